@@ -1,0 +1,60 @@
+# How the kernels are compiled: the CPU's once for each instruction set, the choice among them made at run time.
+#
+#   engine/kernels/cpu/*.cpp        for every general instruction set below, as namespace taper::cpu::TAPER_ISA
+#   engine/kernels/cpu/<isa>/*.cpp  for that one only
+#
+# Inline functions and templates compiled here for AVX-512 must never serve the rest of the program: the linker keeps one
+# copy of a weak symbol, whichever came first. So the group sections of each object are dissolved and every symbol outside
+# taper::cpu::<isa> is made local to it. Eigen gets a namespace for each instruction set besides.
+isas := base
+isa_only :=
+ifeq ($(machine),x86_64)
+isas += avx2 avx512
+isa_only := avx512bf16 amx
+endif
+isa_flags_base := $(baseline_flags)
+isa_flags_avx2 := -march=x86-64-v3
+isa_flags_avx512 := -march=x86-64-v4 -mprefer-vector-width=512
+isa_flags_avx512bf16 := $(isa_flags_avx512) -mavx512bf16
+isa_flags_amx := $(isa_flags_avx512bf16) -mamx-tile -mamx-bf16 -mamx-int8
+
+# No fast-math: only what changes no result but the rounding of a fused product. Versions 11 and 12 of g++ warn of their
+# own AVX-512 headers (GCC bug 105593).
+kernel_flags := -fno-trapping-math -fno-math-errno -ffp-contract=fast -fopenmp-simd \
+  $(if $(findstring clang,$(compiler)),,-fno-gnu-unique -Wno-maybe-uninitialized -Wno-uninitialized)
+
+cpu_folder := engine/kernels/cpu
+kernel_objects := $(foreach isa,$(isas),$(patsubst $(cpu_folder)/%.cpp,$(out)/$(cpu_folder)/$(isa)/%.o,$(wildcard $(cpu_folder)/*.cpp))) \
+  $(foreach isa,$(isas) $(isa_only),$(patsubst %.cpp,$(out)/%.o,$(wildcard $(cpu_folder)/$(isa)/*.cpp)))
+
+define compile_for_isa # (isa)
+	$(call say,CXX,$< [$(1)])
+	@mkdir -p $(@D)
+	$(quiet)$(CXX) $(cxx_flags) $(isa_flags_$(1)) $(kernel_flags) -DTAPER_ISA=$(1) -DEigen=Eigen_$(1) -MT $@ -c $< -o $@.raw
+	$(quiet)ld -r --force-group-allocation $@.raw -o $@.local
+	$(quiet)objcopy --wildcard --keep-global-symbol='_ZN*5taper3cpu$(shell printf %s $(1) | wc -c | tr -d " ")$(1)*' $@.local
+	@rm $@.raw && mv $@.local $@
+endef
+
+define isa_rules # (isa)
+$$(out)/$$(cpu_folder)/$(1)/%.o: $$(cpu_folder)/$(1)/%.cpp
+	$$(call compile_for_isa,$(1))
+$$(out)/$$(cpu_folder)/$(1)/%.o: $$(cpu_folder)/%.cpp
+	$$(call compile_for_isa,$(1))
+endef
+$(foreach isa,$(isas) $(isa_only),$(eval $(call isa_rules,$(isa))))
+
+# CUDA: machine code for the architectures named, and intermediate code of the newest for those to come.
+ifeq ($(CUDA),1)
+CUDA_ARCHS ?= 80 90
+kernel_objects += $(patsubst %.cu,$(out)/%.cu.o,$(wildcard engine/kernels/cuda/*.cu))
+newest_arch := $(lastword $(CUDA_ARCHS))
+nvcc_flags := -std=c++20 -O3 -ccbin $(CXX) -I. -DTAPER_CUDA -MMD -MP \
+  $(foreach arch,$(CUDA_ARCHS),-gencode arch=compute_$(arch),code=sm_$(arch)) \
+  -gencode arch=compute_$(newest_arch),code=compute_$(newest_arch) -Xcompiler=-Wall$(comma)-Wextra$(comma)-Werror$(comma)-fPIC
+
+$(out)/%.cu.o: %.cu
+	$(call say,NVCC,$<)
+	@mkdir -p $(@D)
+	$(quiet)$(NVCC) $(nvcc_flags) -c $< -o $@
+endif
