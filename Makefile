@@ -30,6 +30,7 @@ empty :=
 space := $(empty) $(empty)
 configuration := $(subst $(space),-,$(strip $(BUILD) $(filter-out g++ c++,$(compiler)) $(sanitizers) $(if $(filter 1,$(CUDA)),cuda)))
 out := build/$(configuration)
+objects := $(out)/objects
 
 goals := $(or $(MAKECMDGOALS),all)
 is_building := $(filter-out help clean format lint print-%,$(goals))
@@ -47,10 +48,10 @@ link_flags := $(openmp_flags) $(sanitizing) $(LDFLAGS)
 
 # ---- sources: every file is found by its place -----------------------------------------------------------------------
 library_folders := engine engine/core engine/kernels engine/autograd engine/ops engine/optim engine/io model data train infer
-library_objects := $(patsubst %.cpp,$(out)/%.o,$(wildcard $(addsuffix /*.cpp,$(library_folders))))
-common_objects := $(patsubst %.cpp,$(out)/%.o,$(wildcard tools/common/*.cpp))
+library_objects := $(patsubst %.cpp,$(objects)/%.o,$(wildcard $(addsuffix /*.cpp,$(library_folders))))
+common_objects := $(patsubst %.cpp,$(objects)/%.o,$(wildcard tools/common/*.cpp))
 tools := $(patsubst tools/%.cpp,%,$(wildcard tools/*.cpp))
-test_objects := $(patsubst %.cpp,$(out)/%.o,$(wildcard tests/*.cpp tests/support/*.cpp))
+test_objects := $(patsubst %.cpp,$(objects)/%.o,$(wildcard tests/*.cpp tests/support/*.cpp))
 
 # Processors of one kind share a baseline; kernels chosen at run time go beyond it (engine/kernels/kernels.mk).
 machine := $(shell uname -m)
@@ -88,7 +89,7 @@ ifneq ($(is_plain_release),)
 	@$(if $(binaries),ln -f $(binaries) build/bin/)
 endif
 
-$(out)/%.o: %.cpp
+$(objects)/%.o: %.cpp
 	$(call say,CXX,$<)
 	@mkdir -p $(@D)
 	$(quiet)$(CXX) $(cxx_flags) $(baseline_flags) -c $< -o $@
@@ -108,7 +109,7 @@ $(common_library): $(common_objects)
 
 libraries := $(if $(common_objects),$(common_library)) $(if $(library_objects)$(kernel_objects),$(library))
 
-$(out)/bin/%: $(out)/tools/%.o $(libraries)
+$(out)/bin/%: $(objects)/tools/%.o $(libraries)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
 	$(quiet)$(CXX) $(link_flags) $< $(libraries) $(link_libraries) -o $@
@@ -133,4 +134,4 @@ clean:
 help:
 	@sed -n 's/^#: \{0,1\}//p' Makefile
 
--include $(shell find $(out) -name '*.d' 2>/dev/null)
+-include $(shell find $(objects) -name '*.d' 2>/dev/null)

@@ -24,8 +24,8 @@ kernel_flags := -fno-trapping-math -fno-math-errno -ffp-contract=fast -fopenmp-s
   $(if $(findstring clang,$(compiler)),,-fno-gnu-unique -Wno-maybe-uninitialized -Wno-uninitialized)
 
 cpu_folder := engine/kernels/cpu
-kernel_objects := $(foreach isa,$(isas),$(patsubst $(cpu_folder)/%.cpp,$(out)/$(cpu_folder)/$(isa)/%.o,$(wildcard $(cpu_folder)/*.cpp))) \
-  $(foreach isa,$(isas) $(isa_only),$(patsubst %.cpp,$(out)/%.o,$(wildcard $(cpu_folder)/$(isa)/*.cpp)))
+kernel_objects := $(foreach isa,$(isas),$(patsubst $(cpu_folder)/%.cpp,$(objects)/$(cpu_folder)/$(isa)/%.o,$(wildcard $(cpu_folder)/*.cpp))) \
+  $(foreach isa,$(isas) $(isa_only),$(patsubst %.cpp,$(objects)/%.o,$(wildcard $(cpu_folder)/$(isa)/*.cpp)))
 
 define compile_for_isa # (isa)
 	$(call say,CXX,$< [$(1)])
@@ -37,9 +37,9 @@ define compile_for_isa # (isa)
 endef
 
 define isa_rules # (isa)
-$$(out)/$$(cpu_folder)/$(1)/%.o: $$(cpu_folder)/$(1)/%.cpp
+$$(objects)/$$(cpu_folder)/$(1)/%.o: $$(cpu_folder)/$(1)/%.cpp
 	$$(call compile_for_isa,$(1))
-$$(out)/$$(cpu_folder)/$(1)/%.o: $$(cpu_folder)/%.cpp
+$$(objects)/$$(cpu_folder)/$(1)/%.o: $$(cpu_folder)/%.cpp
 	$$(call compile_for_isa,$(1))
 endef
 $(foreach isa,$(isas) $(isa_only),$(eval $(call isa_rules,$(isa))))
@@ -47,13 +47,13 @@ $(foreach isa,$(isas) $(isa_only),$(eval $(call isa_rules,$(isa))))
 # CUDA: machine code for the architectures named, and intermediate code of the newest for those to come.
 ifeq ($(CUDA),1)
 CUDA_ARCHS ?= 80 90
-kernel_objects += $(patsubst %.cu,$(out)/%.cu.o,$(wildcard engine/kernels/cuda/*.cu))
+kernel_objects += $(patsubst %.cu,$(objects)/%.cu.o,$(wildcard engine/kernels/cuda/*.cu))
 newest_arch := $(lastword $(CUDA_ARCHS))
 nvcc_flags := -std=c++20 -O3 -ccbin $(CXX) -I. -DTAPER_CUDA -MMD -MP \
   $(foreach arch,$(CUDA_ARCHS),-gencode arch=compute_$(arch),code=sm_$(arch)) \
   -gencode arch=compute_$(newest_arch),code=compute_$(newest_arch) -Xcompiler=-Wall$(comma)-Wextra$(comma)-Werror$(comma)-fPIC
 
-$(out)/%.cu.o: %.cu
+$(objects)/%.cu.o: %.cu
 	$(call say,NVCC,$<)
 	@mkdir -p $(@D)
 	$(quiet)$(NVCC) $(nvcc_flags) -c $< -o $@

@@ -1,0 +1,21 @@
+// Stopping on request. The first SIGINT or SIGTERM asks the running work to end at its next safe point, the second one
+// leaves the program at once with exit code 130. Long loops poll stop_requested(); files stay whole either way, because
+// they are written beside their place and renamed.
+#pragma once
+
+namespace taper {
+
+inline constexpr int kExitStopped = 130;
+
+// Takes SIGINT and SIGTERM over for the whole process.
+void install_stop_signals();
+
+// True from the first signal, or from request_stop(), on. Safe and cheap to call from any thread.
+bool stop_requested() noexcept;
+
+void request_stop() noexcept;
+
+// Forgets an earlier request: for tests and for programs that run several pieces of work in turn.
+void clear_stop_request() noexcept;
+
+}  // namespace taper
