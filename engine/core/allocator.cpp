@@ -118,7 +118,8 @@ class Allocator {
     void* block = nullptr;
     if (use_.live_bytes + capacity <= physical_memory()) {
       const int64_t align = capacity >= kHugePage ? kHugePage : kAlign;
-      block = std::aligned_alloc(static_cast<size_t>(align), static_cast<size_t>((capacity + align - 1) / align * align));
+      block =
+          std::aligned_alloc(static_cast<size_t>(align), static_cast<size_t>((capacity + align - 1) / align * align));
       if (block && capacity >= kHugePage) madvise(block, static_cast<size_t>(capacity), MADV_HUGEPAGE);
     }
     require(block != nullptr,

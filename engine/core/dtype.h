@@ -8,9 +8,7 @@ namespace taper {
 
 enum class Dtype : uint8_t { f64, f32, bf16, i32 };
 
-inline constexpr int64_t size_of(Dtype dtype) {
-  return dtype == Dtype::f64 ? 8 : dtype == Dtype::bf16 ? 2 : 4;
-}
+inline constexpr int64_t size_of(Dtype dtype) { return dtype == Dtype::f64 ? 8 : dtype == Dtype::bf16 ? 2 : 4; }
 
 const char* to_string(Dtype dtype);
 

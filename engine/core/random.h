@@ -21,8 +21,8 @@ class Random {
   // Sequential use; position() and seek() save and restore it.
   uint32_t next_u32();
   uint64_t next_u64();
-  double next_uniform();               // [0, 1), 53 bits
-  uint64_t next_below(uint64_t bound); // [0, bound), without modulo bias; bound >= 1
+  double next_uniform();                // [0, 1), 53 bits
+  uint64_t next_below(uint64_t bound);  // [0, bound), without modulo bias; bound >= 1
   double next_normal();
 
   uint64_t position() const { return position_; }
