@@ -1,0 +1,167 @@
+#include "engine/autograd/tape.h"
+
+#include <atomic>
+#include <functional>
+#include <map>
+
+#include "engine/core/error.h"
+#include "engine/kernels/kernels.h"
+
+namespace taper {
+
+// One op that was applied. `out_grads` fills during a backward pass.
+class GradNode {
+ public:
+  std::shared_ptr<const Op> op;
+  Saved saved{false, {}};
+  Tensors inputs;
+  std::vector<std::weak_ptr<Tensor::Impl>> outputs;
+  std::vector<GradSlot> out_grads;
+  uint64_t age = 0;
+  bool is_spent = false;
+};
+
+namespace {
+
+thread_local bool grad_is_enabled = true;
+std::atomic<uint64_t> next_age{1};
+
+// Nodes that wait for their turn, newest first.
+using Agenda = std::map<uint64_t, std::shared_ptr<GradNode>, std::greater<>>;
+
+// The leaves among a node's inputs, with their gradients, held for the length of one backward() of an op.
+class LeafSlots {
+ public:
+  explicit LeafSlots(const Tensors& inputs) {
+    slots_.reserve(inputs.size());
+    for (const Tensor& input : inputs) {
+      if (!input || !input.impl()->is_leaf_with_grad || find(input)) continue;
+      const auto& impl = input.impl();
+      slots_.emplace_back(input, GradSlot{std::exchange(impl->grad, Tensor()), impl->grad_is_set});
+    }
+  }
+  ~LeafSlots() {
+    for (auto& [leaf, slot] : slots_) {
+      leaf.impl()->grad = std::move(slot.value);
+      leaf.impl()->grad_is_set = slot.is_set;
+    }
+  }
+  LeafSlots(const LeafSlots&) = delete;
+  LeafSlots& operator=(const LeafSlots&) = delete;
+
+  GradSlot* find(const Tensor& leaf) {
+    for (auto& [held, slot] : slots_) {
+      if (held.impl() == leaf.impl()) return &slot;
+    }
+    return nullptr;
+  }
+
+ private:
+  std::vector<std::pair<Tensor, GradSlot>> slots_;
+};
+
+Grads::Target target_of(const Tensor& input, Agenda& agenda, LeafSlots& leaves) {
+  Grads::Target target;
+  if (!input || !input.requires_grad()) return target;
+  target.device = input.device();
+  if (const auto& node = input.impl()->node) {
+    agenda.emplace(node->age, node);
+    target.slot = &node->out_grads[static_cast<size_t>(input.impl()->output_index)];
+    target.spec = {input.shape(), input.dtype()};
+  } else {
+    target.slot = leaves.find(input);
+    target.spec = {input.shape(), accumulation_dtype(input.dtype())};
+  }
+  return target;
+}
+
+Tensors take_output_grads(GradNode& node) {
+  Tensors dy(node.out_grads.size());
+  for (size_t i = 0; i < dy.size(); ++i) {
+    if (node.out_grads[i].is_set) dy[i] = node.out_grads[i].value;
+    const auto output = node.outputs[i].lock();
+    if (output && output->retains_grad && dy[i]) {
+      output->grad = dy[i];
+      output->grad_is_set = true;
+    }
+  }
+  node.out_grads.clear();
+  return dy;
+}
+
+void run_node(GradNode& node, Agenda& agenda) {
+  require(!node.is_spent, "backward: {} was differentiated before, and its memory is gone", node.op->name());
+  const Tensors dy = take_output_grads(node);
+  LeafSlots leaves(node.inputs);
+  std::vector<Grads::Target> targets;
+  for (const Tensor& input : node.inputs) targets.push_back(target_of(input, agenda, leaves));
+  Grads grads(std::move(targets));
+  node.op->backward(node.saved, dy, grads);
+  for (size_t i = 0; i < grads.targets().size(); ++i) {
+    require(!grads.needs(i) || grads.targets()[i].was_served, "{}: backward left out the gradient of input {}",
+            node.op->name(), i);
+  }
+  node.saved.drop();
+  node.inputs.clear();
+  node.is_spent = true;
+}
+
+}  // namespace
+
+Tensors apply(std::shared_ptr<const Op> op, const Tensors& in) {
+  const std::vector<Spec> specs = op->infer(in);
+  Device device = Device::cpu;
+  std::vector<bool> needs;
+  bool needs_backward = false;
+  for (const Tensor& input : in) {
+    if (input) device = input.device();
+    needs.push_back(grad_is_enabled && input && input.requires_grad());
+    needs_backward = needs_backward || needs.back();
+  }
+  Tensors out;
+  for (const Spec& spec : specs) out.push_back(Tensor::empty(spec.shape, spec.dtype, device, op->name()));
+  Saved saved(needs_backward, std::move(needs));
+  op->forward(in, out, saved);
+  if (!needs_backward) return out;
+
+  auto node = std::make_shared<GradNode>();
+  node->op = std::move(op);
+  node->saved = std::move(saved);
+  node->inputs = in;
+  node->age = next_age++;
+  node->out_grads.resize(out.size());
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i].impl()->node = node;
+    out[i].impl()->output_index = static_cast<int>(i);
+    node->outputs.push_back(out[i].impl());
+  }
+  return out;
+}
+
+void backward(const Tensor& root, const Tensor& cotangent) {
+  require(root && root.impl()->node, "backward: the root depends on nothing that requires a gradient");
+  Tensor seed = cotangent;
+  if (!seed) {
+    require(root.numel() == 1, "backward: the root is {}, want one element or a cotangent", to_string(root.shape()));
+    seed = Tensor::empty(root.shape(), root.dtype(), root.device(), "a cotangent");
+    kernels::fill(seed, 1.0);
+  }
+  require(seed.shape() == root.shape() && seed.dtype() == root.dtype(), "backward: the cotangent is {}, want {}",
+          describe(seed), describe(root));
+  const auto& node = root.impl()->node;
+  require(!node->is_spent, "backward: {} was differentiated before, and its memory is gone", node->op->name());
+  node->out_grads[static_cast<size_t>(root.impl()->output_index)] = {seed.detached(), true};
+  Agenda agenda;
+  agenda.emplace(node->age, node);
+  while (!agenda.empty()) {
+    const std::shared_ptr<GradNode> newest = agenda.begin()->second;
+    agenda.erase(agenda.begin());
+    run_node(*newest, agenda);
+  }
+}
+
+NoGrad::NoGrad() : before_(std::exchange(grad_is_enabled, false)) {}
+NoGrad::~NoGrad() { grad_is_enabled = before_; }
+bool is_grad_enabled() { return grad_is_enabled; }
+
+}  // namespace taper

@@ -1,0 +1,77 @@
+// The kernel contract. kernels.h declares each kernel once, by one TAPER_KERNEL line:
+//
+//   TAPER_KERNEL(scale, Out y, In x, double factor)
+//
+// declares the CPU functions taper::cpu::{base,avx2,avx512}::scale, the CUDA function taper::cuda::scale, and the
+// object taper::kernels::scale, whose call picks one by the device of the first argument and the processor at hand.
+// engine/kernels/cpu/<stem>.cpp defines `void taper::cpu::TAPER_ISA::scale(...)` and is compiled once for each
+// instruction set; engine/kernels/cuda/<stem>.cu defines `void taper::cuda::scale(...)`.
+//
+// Rules: outputs come first; an Acc parameter is written or added to as its flag says; a kernel allocates no tensors,
+// checks nothing that infer() of its op has checked, throws nothing, and takes any size, empty ones included.
+#pragma once
+
+#include "engine/core/cpu_features.h"
+#include "engine/core/view.h"
+
+namespace taper {
+
+[[noreturn]] void fail_no_kernel(const char* name, Device device);
+
+template <class Signature>
+struct Kernel {
+  const char* name;
+  Signature* cpu[kIsaCount];
+  Signature* cuda;
+
+  template <class First, class... Rest>
+  void operator()(const First& first, const Rest&... rest) const {
+    select(device_of(first))(first, rest...);
+  }
+
+ private:
+  static Device device_of(const View& v) { return v.device; }
+  template <class T>
+  static Device device_of(const T& tensor) {
+    return tensor.device();
+  }
+  Signature* select(Device device) const {
+    Signature* run = device == Device::cpu ? cpu[static_cast<int>(cpu_isa())] : cuda;
+    if (!run) fail_no_kernel(name, device);
+    return run;
+  }
+};
+
+}  // namespace taper
+
+#ifdef TAPER_CUDA
+#define TAPER_CUDA_KERNEL(name, ...) \
+  namespace cuda {                   \
+  void name(__VA_ARGS__);            \
+  }
+#define TAPER_CUDA_POINTER(name) &cuda::name
+#else
+#define TAPER_CUDA_KERNEL(name, ...)
+#define TAPER_CUDA_POINTER(name) nullptr
+#endif
+
+#define TAPER_KERNEL(name, ...)                                                                   \
+  namespace cpu::base {                                                                           \
+  void name(__VA_ARGS__);                                                                         \
+  }                                                                                               \
+  namespace cpu::avx2 {                                                                           \
+  void name(__VA_ARGS__);                                                                         \
+  }                                                                                               \
+  namespace cpu::avx512 {                                                                         \
+  void name(__VA_ARGS__);                                                                         \
+  }                                                                                               \
+  TAPER_CUDA_KERNEL(name, __VA_ARGS__)                                                            \
+  namespace kernels {                                                                             \
+  inline constexpr Kernel<void(__VA_ARGS__)> name{                                                \
+      #name, {&cpu::base::name, &cpu::avx2::name, &cpu::avx512::name}, TAPER_CUDA_POINTER(name)}; \
+  }
+
+// The name space of the file being compiled; the build sets it. For tools that read a source without the build's flags.
+#ifndef TAPER_ISA
+#define TAPER_ISA base
+#endif
