@@ -3,13 +3,15 @@
 //   TAPER_KERNEL(scale, Out y, In x, double factor)
 //
 // declares the CPU functions taper::cpu::{base,avx2,avx512}::scale, the CUDA function taper::cuda::scale, and the
-// object taper::kernels::scale, whose call picks one by the device of the first argument and the processor at hand.
+// object taper::kernels::scale, whose call picks one by the device of the arguments and the processor at hand.
 // engine/kernels/cpu/<stem>.cpp defines `void taper::cpu::TAPER_ISA::scale(...)` and is compiled once for each
 // instruction set; engine/kernels/cuda/<stem>.cu defines `void taper::cuda::scale(...)`.
 //
 // Rules: outputs come first; an Acc parameter is written or added to as its flag says; a kernel allocates no tensors,
 // checks nothing that infer() of its op has checked, throws nothing, and takes any size, empty ones included.
 #pragma once
+
+#include <type_traits>
 
 #include "engine/core/cpu_features.h"
 #include "engine/core/view.h"
@@ -24,21 +26,21 @@ struct Kernel {
   Signature* cpu[kIsaCount];
   Signature* cuda;
 
-  template <class First, class... Rest>
-  void operator()(const First& first, const Rest&... rest) const {
-    select(device_of(first))(first, rest...);
+  template <class... Args>
+  void operator()(const Args&... args) const {
+    Device device = Device::cpu;
+    (note_device(device, args), ...);
+    Signature* run = device == Device::cpu ? cpu[static_cast<int>(cpu_isa())] : cuda;
+    if (!run) fail_no_kernel(name, device);
+    run(args...);
   }
 
  private:
-  static Device device_of(const View& v) { return v.device; }
   template <class T>
-  static Device device_of(const T& tensor) {
-    return tensor.device();
-  }
-  Signature* select(Device device) const {
-    Signature* run = device == Device::cpu ? cpu[static_cast<int>(cpu_isa())] : cuda;
-    if (!run) fail_no_kernel(name, device);
-    return run;
+  static void note_device(Device& device, const T& arg) {
+    if constexpr (std::is_convertible_v<const T&, ConstView>) {
+      if (const ConstView view = arg) device = view.device;
+    }
   }
 };
 
