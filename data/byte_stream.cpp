@@ -1,0 +1,75 @@
+#include "data/byte_stream.h"
+
+#include <zstd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "engine/core/error.h"
+
+namespace taper {
+
+struct ByteStream::Decoder {
+  ZSTD_DStream* stream = ZSTD_createDStream();
+  std::vector<char> input = std::vector<char>(ZSTD_DStreamInSize());
+  ZSTD_inBuffer pending{nullptr, 0, 0};
+  bool frame_is_complete = true;
+  bool saw_frame = false;
+  ~Decoder() { ZSTD_freeDStream(stream); }
+};
+
+bool has_suffix(const std::string& name, const std::string& suffix) {
+  return name.size() >= suffix.size() && name.compare(name.size() - suffix.size(), suffix.size(), suffix) == 0;
+}
+
+std::string full_path(const std::string& path) {
+  std::error_code ignored;
+  const auto absolute = std::filesystem::absolute(path, ignored);
+  return ignored ? path : absolute.lexically_normal().string();
+}
+
+ByteStream::ByteStream(const std::string& path) : name_(path == "-" ? "standard input" : path) {
+  file_ = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
+  require_usage(file_ != nullptr, "{}: cannot be opened: {}", full_path(path), std::strerror(errno));
+  if (has_suffix(path, ".zst")) decoder_ = std::make_unique<Decoder>();
+}
+
+ByteStream::~ByteStream() {
+  if (file_ != nullptr && file_ != stdin) std::fclose(file_);
+}
+
+size_t ByteStream::read_raw(char* out, size_t size) {
+  const size_t got = std::fread(out, 1, size, file_);
+  require(got == size || std::ferror(file_) == 0, "{}: reading failed at byte {}: {}", name_, consumed_ + got,
+          std::strerror(errno));
+  consumed_ += got;
+  return got;
+}
+
+size_t ByteStream::read(char* out, size_t size) {
+  if (decoder_ == nullptr) return read_raw(out, size);
+  Decoder& d = *decoder_;
+  ZSTD_outBuffer output{out, size, 0};
+  while (output.pos < size) {
+    if (d.pending.pos == d.pending.size) {
+      const size_t got = read_raw(d.input.data(), d.input.size());
+      // Output may still wait inside the decoder after the last input byte, so an open frame is asked once more.
+      if (got == 0 && d.frame_is_complete) break;
+      d.pending = {d.input.data(), got, 0};
+    }
+    const size_t before = output.pos;
+    const bool input_is_at_end = d.pending.size == 0;
+    const size_t hint = ZSTD_decompressStream(d.stream, &output, &d.pending);
+    require(ZSTD_isError(hint) == 0, "{}: not valid zstd data near byte {}: {}", name_, consumed_,
+            ZSTD_getErrorName(hint));
+    d.frame_is_complete = hint == 0;
+    d.saw_frame = true;
+    require(!(input_is_at_end && !d.frame_is_complete && output.pos == before),
+            "{}: the compressed data is cut off; {} bytes present, want more", name_, consumed_);
+  }
+  require(output.pos > 0 || d.saw_frame, "{}: an empty file is not zstd data", name_);
+  return output.pos;
+}
+
+}  // namespace taper

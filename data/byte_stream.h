@@ -1,0 +1,40 @@
+// Sequential bytes of a file, of a zstd-compressed file (`.zst`) or of standard input (`-`).
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace taper {
+
+class ByteStream {
+ public:
+  // UsageError where the file cannot be opened.
+  explicit ByteStream(const std::string& path);
+  ~ByteStream();
+  ByteStream(const ByteStream&) = delete;
+  ByteStream& operator=(const ByteStream&) = delete;
+
+  // Up to `size` bytes; 0 only at the end. Errors: reading fails, compressed data damaged or cut off.
+  size_t read(char* out, size_t size);
+  // Bytes taken from storage so far (compressed bytes for .zst).
+  uint64_t bytes_consumed() const { return consumed_; }
+  const std::string& name() const { return name_; }
+
+ private:
+  struct Decoder;
+  size_t read_raw(char* out, size_t size);
+
+  std::string name_;
+  std::FILE* file_ = nullptr;
+  std::unique_ptr<Decoder> decoder_;
+  uint64_t consumed_ = 0;
+};
+
+bool has_suffix(const std::string& name, const std::string& suffix);
+// The absolute form of a path, for messages.
+std::string full_path(const std::string& path);
+
+}  // namespace taper

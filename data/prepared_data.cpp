@@ -1,0 +1,108 @@
+#include "data/prepared_data.h"
+
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+#include <fstream>
+
+#include "data/byte_stream.h"
+#include "engine/core/error.h"
+
+namespace taper {
+namespace {
+
+constexpr const char* kManifestName = "data.json";
+constexpr int kFormat = 1;
+
+nlohmann::json to_json(const PreparedSplit& split) {
+  return {{"tokens", split.tokens}, {"documents", split.documents}, {"shards", split.shards}};
+}
+
+PreparedSplit split_from_json(const nlohmann::json& json) {
+  return {json.at("tokens").get<uint64_t>(), json.at("documents").get<uint64_t>(),
+          json.at("shards").get<std::vector<std::string>>()};
+}
+
+std::string manifest_path(const std::string& folder) {
+  return (std::filesystem::path(folder) / kManifestName).string();
+}
+
+TokenDataset open_split(const std::string& folder, const char* side, PreparedSplit PreparedManifest::*member) {
+  const PreparedManifest manifest = PreparedManifest::read(folder);
+  const PreparedSplit& split = manifest.*member;
+  require_usage(!split.shards.empty(), "{}: this folder has no {} data; prepare it with --valid or --valid-fraction",
+                full_path(folder), side);
+  std::vector<std::string> paths;
+  for (const std::string& shard : split.shards) {
+    require_usage(shard.find('/') == std::string::npos, "{}: shard '{}' lies outside the folder", manifest_path(folder),
+                  shard);
+    paths.push_back((std::filesystem::path(folder) / shard).string());
+  }
+  TokenDataset data(folder + " (" + side + ")", paths);
+  require_usage(data.size() == split.tokens && data.info().vocabulary_size == manifest.info.vocabulary_size &&
+                    data.info().tokenizer_hash == manifest.info.tokenizer_hash,
+                "{}: the {} shards are not those of data.json; got {} tokens of a vocabulary of {}, want {} of {}",
+                full_path(folder), side, data.size(), data.info().vocabulary_size, split.tokens,
+                manifest.info.vocabulary_size);
+  return data;
+}
+
+}  // namespace
+
+bool is_prepared_folder(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(manifest_path(path), ignored);
+}
+
+void PreparedManifest::write(const std::string& folder) const {
+  const nlohmann::json json = {{"format", kFormat},
+                               {"vocabulary_size", info.vocabulary_size},
+                               {"tokenizer_hash", fmt::format("{:016x}", info.tokenizer_hash)},
+                               {"train", to_json(train)},
+                               {"valid", to_json(valid)},
+                               {"text_bytes", text_bytes},
+                               {"sources", sources},
+                               {"split", split}};
+  const std::string path = manifest_path(folder);
+  const std::string temporary = path + ".tmp";
+  std::ofstream out(temporary, std::ios::binary);
+  out << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
+  out.close();
+  require(out.good(), "{}: writing failed", full_path(temporary));
+  std::filesystem::rename(temporary, path);
+}
+
+PreparedManifest PreparedManifest::read(const std::string& folder) {
+  const std::string path = manifest_path(folder);
+  std::ifstream in(path, std::ios::binary);
+  require_usage(in.good(), "{}: not a prepared folder: {} cannot be read; `prepare` makes one", full_path(folder),
+                path);
+  try {
+    const nlohmann::json json = nlohmann::json::parse(in);
+    require_usage(json.at("format") == kFormat, "{}: unknown format; got {}, want {}", path, json.at("format").dump(),
+                  kFormat);
+    PreparedManifest manifest;
+    manifest.info = {json.at("vocabulary_size").get<uint64_t>(),
+                     std::stoull(json.at("tokenizer_hash").get<std::string>(), nullptr, 16)};
+    manifest.train = split_from_json(json.at("train"));
+    manifest.valid = split_from_json(json.at("valid"));
+    manifest.text_bytes = json.at("text_bytes").get<uint64_t>();
+    manifest.sources = json.at("sources").get<std::vector<std::string>>();
+    manifest.split = json.at("split").get<std::string>();
+    return manifest;
+  } catch (const UsageError&) {
+    throw;
+  } catch (const std::exception& e) {
+    fail_usage("{}: damaged: {}; prepare the folder anew", path, e.what());
+  }
+}
+
+TokenDataset open_training_data(const std::string& folder) {
+  return open_split(folder, "training", &PreparedManifest::train);
+}
+
+TokenDataset open_validation_data(const std::string& folder) {
+  return open_split(folder, "validation", &PreparedManifest::valid);
+}
+
+}  // namespace taper

@@ -1,0 +1,240 @@
+#include "data/token_shards.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "data/byte_stream.h"
+#include "engine/core/error.h"
+
+namespace taper {
+namespace {
+
+constexpr char kMagic[9] = "TAPERTOK";
+constexpr uint32_t kVersion = 1;
+constexpr uint64_t kHeaderBytes = 48;
+constexpr uint64_t kNarrowVocabulary = 65536;
+
+struct Header {
+  char magic[8];
+  uint32_t version;
+  uint32_t token_bytes;
+  uint64_t count;
+  uint64_t vocabulary_size;
+  uint64_t tokenizer_hash;
+  uint64_t checksum;
+};
+static_assert(sizeof(Header) == kHeaderBytes);
+
+// FNV-1a with 64-bit words in place of bytes.
+class Checksum {
+ public:
+  void add(const void* data, size_t bytes) {
+    const auto* p = static_cast<const unsigned char*>(data);
+    for (; bytes >= 8; p += 8, bytes -= 8) add_word(p, 8);
+    if (bytes > 0) add_word(p, bytes);
+  }
+  uint64_t value() const { return hash_; }
+
+ private:
+  void add_word(const unsigned char* p, size_t bytes) {
+    uint64_t word = 0;
+    std::memcpy(&word, p, bytes);
+    hash_ = (hash_ ^ word) * 0x100000001B3u;
+  }
+  uint64_t hash_ = 0xCBF29CE484222325u;
+};
+
+uint64_t finish_checksum(Checksum checksum, const Header& header) {
+  checksum.add(reinterpret_cast<const char*>(&header) + 8, 32);
+  return checksum.value();
+}
+
+// The largest id of the tokens, which need not be aligned.
+template <class Id>
+uint64_t largest_id(const unsigned char* data, uint64_t count) {
+  Id largest = 0;
+  for (uint64_t i = 0; i < count; ++i) {
+    Id id;
+    std::memcpy(&id, data + i * sizeof(Id), sizeof(Id));
+    largest = std::max(largest, id);
+  }
+  return largest;
+}
+
+}  // namespace
+
+struct TokenShardWriter::Impl {
+  std::string path, temporary;
+  ShardInfo info;
+  size_t token_bytes = 2;
+  std::FILE* file = nullptr;
+  Checksum checksum;
+  std::vector<unsigned char> buffer;  // a multiple of 8 bytes goes into the checksum at a time
+  uint64_t bytes_written = 0;
+
+  ~Impl() {
+    if (file == nullptr) return;
+    std::fclose(file);
+    std::remove(temporary.c_str());
+  }
+
+  void write(const void* data, size_t bytes) {
+    require(std::fwrite(data, 1, bytes, file) == bytes, "{}: writing failed after {} bytes: {}", temporary,
+            bytes_written, std::strerror(errno));
+    bytes_written += bytes;
+  }
+
+  void flush(size_t bytes) {
+    checksum.add(buffer.data(), bytes);
+    write(buffer.data(), bytes);
+    buffer.erase(buffer.begin(), buffer.begin() + static_cast<std::ptrdiff_t>(bytes));
+  }
+};
+
+TokenShardWriter::TokenShardWriter(std::string path, const ShardInfo& info) : impl_(std::make_unique<Impl>()) {
+  impl_->temporary = path + ".tmp";
+  impl_->path = std::move(path);
+  impl_->info = info;
+  impl_->token_bytes = info.vocabulary_size <= kNarrowVocabulary ? 2 : 4;
+  impl_->file = std::fopen(impl_->temporary.c_str(), "wb");
+  require(impl_->file != nullptr, "{}: cannot be written: {}", full_path(impl_->temporary), std::strerror(errno));
+  const std::array<char, kHeaderBytes> blank{};
+  impl_->write(blank.data(), blank.size());
+}
+
+TokenShardWriter::~TokenShardWriter() = default;
+
+void TokenShardWriter::append(const uint32_t* tokens, size_t count) {
+  constexpr size_t kFlushBytes = size_t{1} << 20;
+  for (size_t i = 0; i < count; ++i) {
+    require(tokens[i] < impl_->info.vocabulary_size, "{}: token {} is outside the vocabulary; got id {}, want below {}",
+            impl_->path, count_ + i, tokens[i], impl_->info.vocabulary_size);
+    // Little-endian: the low bytes come first, so the narrow form is a prefix of the wide one.
+    const auto* bytes = reinterpret_cast<const unsigned char*>(&tokens[i]);
+    impl_->buffer.insert(impl_->buffer.end(), bytes, bytes + impl_->token_bytes);
+    if (impl_->buffer.size() == kFlushBytes) impl_->flush(kFlushBytes);
+  }
+  count_ += count;
+}
+
+void TokenShardWriter::finish() {
+  Impl& w = *impl_;
+  w.flush(w.buffer.size());
+  Header header{
+      {}, kVersion, static_cast<uint32_t>(w.token_bytes), count_, w.info.vocabulary_size, w.info.tokenizer_hash, 0};
+  std::memcpy(header.magic, kMagic, sizeof(header.magic));
+  header.checksum = finish_checksum(w.checksum, header);
+  const bool is_on_disk = std::fseek(w.file, 0, SEEK_SET) == 0 &&
+                          std::fwrite(&header, 1, sizeof(header), w.file) == sizeof(header) &&
+                          std::fflush(w.file) == 0 && ::fsync(::fileno(w.file)) == 0;
+  require(is_on_disk, "{}: writing failed after {} bytes: {}", w.temporary, w.bytes_written, std::strerror(errno));
+  require(std::rename(w.temporary.c_str(), w.path.c_str()) == 0, "{}: cannot be renamed to {}: {}", w.temporary, w.path,
+          std::strerror(errno));
+  std::fclose(std::exchange(w.file, nullptr));
+}
+
+TokenShard::TokenShard(const std::string& path) : path_(path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  require(file >= 0, "{}: cannot be opened: {}", full_path(path), std::strerror(errno));
+  struct stat status {};
+  Header header{};
+  const bool has_header = ::fstat(file, &status) == 0 && status.st_size >= static_cast<off_t>(kHeaderBytes) &&
+                          ::pread(file, &header, kHeaderBytes, 0) == static_cast<ssize_t>(kHeaderBytes);
+  map_bytes_ = static_cast<uint64_t>(status.st_size);
+  void* map = has_header ? ::mmap(nullptr, map_bytes_, PROT_READ, MAP_PRIVATE, file, 0) : MAP_FAILED;
+  const int map_error = errno;
+  ::close(file);
+  require(has_header && std::memcmp(header.magic, kMagic, sizeof(header.magic)) == 0,
+          "{}: not a token shard; got {} bytes without its magic, want \"{}\"", path, map_bytes_, kMagic);
+  require(map != MAP_FAILED, "{}: cannot be mapped into memory: {}", path, std::strerror(map_error));
+  map_ = static_cast<const unsigned char*>(map);
+  try {
+    require(header.version == kVersion, "{}: unknown version of token shards; got {}, want {}", path, header.version,
+            kVersion);
+    require(header.token_bytes == 2 || header.token_bytes == 4, "{}: wrong token width; got {} bytes, want 2 or 4",
+            path, header.token_bytes);
+    const uint64_t present = map_bytes_ - kHeaderBytes;
+    // Divided, not multiplied: a count near 2^64 must not wrap around to a size that fits.
+    require(present % header.token_bytes == 0 && present / header.token_bytes == header.count,
+            "{}: the header states {} tokens of {} bytes, but {} bytes follow it ({})", path, header.count,
+            header.token_bytes, present, present / header.token_bytes < header.count ? "truncated" : "trailing bytes");
+    require(header.vocabulary_size <= INT32_MAX, "{}: vocabulary too large; got {}, want at most {}", path,
+            header.vocabulary_size, INT32_MAX);
+    const unsigned char* data = map_ + kHeaderBytes;
+    Checksum checksum;
+    checksum.add(data, present);
+    require(finish_checksum(checksum, header) == header.checksum, "{}: damaged: the checksum does not match", path);
+    const uint64_t largest =
+        header.token_bytes == 2 ? largest_id<uint16_t>(data, header.count) : largest_id<uint32_t>(data, header.count);
+    require(header.count == 0 || largest < header.vocabulary_size,
+            "{}: token outside the vocabulary; got id {}, want below {}", path, largest, header.vocabulary_size);
+  } catch (...) {
+    ::munmap(map, map_bytes_);
+    throw;
+  }
+  info_ = {header.vocabulary_size, header.tokenizer_hash};
+  count_ = header.count;
+  token_bytes_ = header.token_bytes;
+}
+
+TokenShard::~TokenShard() {
+  if (map_ != nullptr) ::munmap(const_cast<unsigned char*>(map_), map_bytes_);
+}
+
+TokenShard::TokenShard(TokenShard&& other) noexcept
+    : path_(std::move(other.path_)),
+      info_(other.info_),
+      count_(other.count_),
+      token_bytes_(other.token_bytes_),
+      map_(std::exchange(other.map_, nullptr)),
+      map_bytes_(other.map_bytes_) {}
+
+void TokenShard::copy(uint64_t position, uint64_t count, int32_t* out) const {
+  const unsigned char* from = map_ + kHeaderBytes + position * token_bytes_;
+  if (token_bytes_ == sizeof(int32_t)) {
+    std::memcpy(out, from, count * sizeof(int32_t));
+    return;
+  }
+  for (uint64_t i = 0; i < count; ++i) {
+    uint16_t id;
+    std::memcpy(&id, from + i * sizeof(id), sizeof(id));
+    out[i] = id;
+  }
+}
+
+TokenDataset::TokenDataset(std::string name, const std::vector<std::string>& shard_paths) : name_(std::move(name)) {
+  for (const std::string& path : shard_paths) {
+    TokenShard shard(path);
+    if (shards_.empty()) info_ = shard.info();
+    require(
+        shard.info().vocabulary_size == info_.vocabulary_size && shard.info().tokenizer_hash == info_.tokenizer_hash,
+        "{}: made with another tokenizer than {}; prepare both with one tokenizer", path, shard_paths.front());
+    begins_.push_back(begins_.back() + shard.size());
+    shards_.push_back(std::move(shard));
+  }
+}
+
+void TokenDataset::copy(uint64_t position, uint64_t count, int32_t* out) const {
+  require(position <= size() && count <= size() - position, "{}: tokens outside the data; got [{}, +{}), want below {}",
+          name_, position, count, size());
+  auto shard = static_cast<size_t>(std::upper_bound(begins_.begin(), begins_.end(), position) - begins_.begin()) - 1;
+  while (count > 0) {
+    const uint64_t part = std::min(count, begins_[shard + 1] - position);
+    shards_[shard].copy(position - begins_[shard], part, out);
+    out += part;
+    position += part;
+    count -= part;
+    ++shard;
+  }
+}
+
+}  // namespace taper
