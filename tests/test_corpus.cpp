@@ -86,8 +86,8 @@ TEST_CASE("corpus: long documents come in pieces cut before a space, and markers
   while (text.size() < 5'000'000) text += "word \n \xE3\x80\x80 word\xE3\x80\x80 " + std::to_string(text.size());
   std::string expected = text;
   for (const size_t at : {4'000'000u, 3'000'000u, 1'048'570u, 262'140u}) {
-    text.insert(at, "<|endoftext|>");
-    expected.insert(at, "|");
+    text.insert(at, kDocumentMarker);
+    expected.insert(at, 1, '|');
   }
   size_t longest = 0;
   std::string all;
