@@ -10,7 +10,7 @@ CUDA_HOME ?= /usr/local/cuda
 NVCC ?= $(or $(shell command -v nvcc 2>/dev/null),$(CUDA_HOME)/bin/nvcc)
 # An empty value means the default: 1 where the CUDA compiler is found, else 0.
 CUDA ?=
-override CUDA := $(or $(CUDA),$(if $(wildcard $(NVCC)),1,0))
+override CUDA := $(or $(CUDA),$(if $(and $(wildcard $(NVCC)),$(wildcard engine/kernels/cuda/*.cu)),1,0))
 ifneq ($(filter-out release debug,$(BUILD)),)
 $(error BUILD: unknown configuration; got $(BUILD), want release or debug)
 endif

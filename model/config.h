@@ -1,0 +1,57 @@
+// What a decoder is made of. Every architecture (taper, gpt2, llama, ...) is a choice of these options in the one
+// Transformer of transformer.h; there is no second Block. Read from and written to the config.json of a model's folder.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "engine/kernels/kernels.h"
+
+namespace taper {
+
+enum class Positions : uint8_t { learned, rotary };
+
+// The state of a place where a pre-norm transformer normalises.
+enum class NormSite : uint8_t {
+  plain,    // the usual norm, for ever
+  tapered,  // gated away in training: g * norm + (1 - g) * linear branch
+  removed,  // folded into its readers: nothing is left
+};
+
+// Which norms taper (spec: the schedule, variants).
+enum class Variant : uint8_t { baseline, internal, all };
+
+struct ModelConfig {
+  std::string arch = "taper";  // taper, gpt2, llama: says which defaults were taken, decides nothing
+  int64_t vocab_size = 10000;
+  int64_t context = 512;  // positions
+  int64_t width = 64;     // C
+  int64_t layers = 8;
+  int64_t heads = 2;
+  int64_t kv_heads = 2;    // < heads: grouped-query attention
+  int64_t head_size = 32;  // heads * head_size need not be width
+  int64_t mlp_hidden = 256;
+
+  NormKind norm = NormKind::rms;
+  double eps = 1e-5;
+  NormSite block_norms = NormSite::plain;  // norm1 and norm2 of every block
+  NormSite final_norm = NormSite::plain;
+
+  Positions positions = Positions::learned;
+  double rope_theta = 10000.0;
+  Activation activation = Activation::gelu_tanh;
+  bool is_gated_mlp = false;   // SwiGLU: down(silu(gate(x)) * up(x)); activation is then unused
+  bool has_bias = false;       // of the linear layers inside blocks
+  bool has_head_bias = false;  // of the unembedding: folding a LayerNorm makes one
+  bool is_tied = true;         // the unembedding is wte
+  double attention_scale = 0;  // 0: 1 / sqrt(head_size)
+
+  double gate = 1.0;  // g at which the parameters were saved
+  int64_t step = 0;   // and the number of steps taken until then
+
+  Variant variant() const;  // baseline where nothing tapers
+  bool has_taper() const { return block_norms == NormSite::tapered || final_norm == NormSite::tapered; }
+};
+
+}  // namespace taper
