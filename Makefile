@@ -47,7 +47,7 @@ cxx_flags := -std=c++20 $(optimisation) -Wall -Wextra -Werror $(openmp_flags) $(
 link_flags := $(openmp_flags) $(sanitizing) $(LDFLAGS)
 
 # ---- sources: every file is found by its place -----------------------------------------------------------------------
-library_folders := engine engine/core engine/kernels engine/autograd engine/ops engine/optim engine/io model data train infer
+library_folders := engine engine/core engine/kernels engine/autograd engine/ops engine/optim engine/io model data data/bpe train infer
 library_objects := $(patsubst %.cpp,$(objects)/%.o,$(wildcard $(addsuffix /*.cpp,$(library_folders))))
 common_objects := $(patsubst %.cpp,$(objects)/%.o,$(wildcard tools/common/*.cpp))
 tools := $(patsubst tools/%.cpp,%,$(wildcard tools/*.cpp))
