@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "engine/kernels/kernels.h"
 
@@ -53,5 +55,29 @@ struct ModelConfig {
   Variant variant() const;  // baseline where nothing tapers
   bool has_taper() const { return block_norms == NormSite::tapered || final_norm == NormSite::tapered; }
 };
+
+// The models of the paper and of GPT-2 by name (1M 3M 9M 30M 17.7M small medium large xl), in the way of `arch` (taper,
+// gpt2, llama). UsageError names what is known.
+ModelConfig named_config(const std::string& size, const std::string& arch);
+std::vector<std::string> size_names();
+std::vector<std::string> arch_names();
+
+void set_variant(ModelConfig& config, Variant variant);
+
+// Error, beginning with `what`, where a value is out of range or two contradict each other.
+void check_config(const ModelConfig& config, std::string_view what);
+
+// Elements of all trained parameters, the tied matrix once; gamma_tilde and beta_tilde are not counted: they take over
+// from gamma and beta, so a model has the same size before, during and after the taper.
+int64_t parameter_count(const ModelConfig& config);
+
+// config.json: model_type "taper" and every member of ModelConfig under its own name. Reading throws Error with the
+// file and the key for anything unknown, missing, of the wrong type or out of range.
+std::string config_to_json(const ModelConfig& config);
+ModelConfig config_from_json(std::string_view json, std::string_view source);
+ModelConfig read_config(const std::filesystem::path& file);
+
+const char* to_string(Variant variant);
+Variant parse_variant(std::string_view name);  // UsageError names the known ones
 
 }  // namespace taper

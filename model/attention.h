@@ -1,0 +1,35 @@
+// Causal self-attention of one block: one product for q, k and v, rotary positions where the model has them, the
+// attention itself, and the product that writes back into the residual stream.
+#pragma once
+
+#include <string>
+
+#include "engine/ops/ops.h"
+#include "model/config.h"
+#include "model/parameter.h"
+
+namespace taper {
+
+AttentionOptions attention_options(const ModelConfig& config);
+
+// cos and sin of position * theta^(-2 i / D), each [context, D/2]; undefined for learned positions.
+struct RotaryTables {
+  Tensor cos, sin;
+};
+RotaryTables make_rotary_tables(const ModelConfig& config, Precision precision);
+
+class Attention {
+ public:
+  // qkv.weight [(H + 2 Hkv) D, C]: rows of q, then k, then v, heads contiguous; out.weight [C, H D]; biases with
+  // has_bias.
+  Attention(ParameterList& parameters, const std::string& name, const ModelConfig& config, const RotaryTables& rotary);
+
+  Tensor forward(const Tensor& x) const;  // [B, T, C] -> [B, T, C]
+
+ private:
+  AttentionOptions options_;
+  RotaryTables rotary_;
+  Tensor qkv_weight_, qkv_bias_, out_weight_, out_bias_;
+};
+
+}  // namespace taper

@@ -1,0 +1,86 @@
+// The decoder: embedding -> L blocks -> final norm -> unembedding. One Block and one Transformer serve every
+// architecture; what differs are the options of ModelConfig. Letters of engine/core/shape.h.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/attention.h"
+#include "model/config.h"
+#include "model/gate.h"
+#include "model/mlp.h"
+#include "model/parameter.h"
+#include "model/taper_norm.h"
+
+namespace taper {
+
+// The residual stream h and the branch that the next norm adds to it, so that addition and norm are one pass.
+struct Stream {
+  Tensor h;       // [B, T, C], f32 (f64 in f64)
+  Tensor branch;  // [B, T, C] in the dtype of products; undefined before the first block
+};
+
+class Block {
+ public:
+  Block(ParameterList& parameters, const std::string& name, const ModelConfig& config, const RotaryTables& rotary);
+
+  // Appends the sums of its tapered norms to `calibration` where that is present.
+  Stream forward(const Stream& in, Gate gate, Tensors* calibration) const;
+
+  TaperNorm& norm1() { return norm1_; }
+  TaperNorm& norm2() { return norm2_; }
+
+ private:
+  TaperNorm norm1_;
+  Attention attention_;
+  TaperNorm norm2_;
+  Mlp mlp_;
+};
+
+struct HiddenStates {
+  Tensor h;             // [B, T, C]: the residual stream before the final norm, where the anchor holds
+  Tensor normed;        // [B, T, C]: what the unembedding reads
+  Tensor h_input;       // the stream as it enters the final norm's addition: its gradient is the whole gradient of h
+  Tensors calibration;  // f64 [2] for each tapered norm, in the order of tapered_norms(); empty unless asked for
+};
+
+class Transformer {
+ public:
+  // Parameters are allocated, not set: initialise() or load (model/model_folder.h). Error where the configuration is
+  // bad.
+  Transformer(const ModelConfig& config, Precision precision);
+  Transformer(Transformer&&) = default;
+
+  // N(0, 0.02), the two writers into the residual stream divided by sqrt(2 L); gamma 1; biases 0; gamma_tilde and c 0
+  // until the taper starts.
+  void initialise(uint64_t seed) { parameters_.initialise(seed); }
+
+  // tokens i32 [B, T], T <= context, each id in [0, V): Error otherwise.
+  HiddenStates hidden(const Tensor& tokens, Gate gate, bool wants_calibration = false) const;
+  // factor * sum of -log p(target) over all positions; targets i32 [B, T].
+  CrossEntropyResult cross_entropy(const Tensor& normed, const Tensor& targets, double factor) const;
+  // [B, T, V], all of them in memory: for a few tokens.
+  Tensor logits(const Tensor& tokens, Gate gate) const;
+
+  const ModelConfig& config() const { return config_; }
+  void set_saved_state(double gate, int64_t step);  // what the configuration says of the parameters
+  Precision precision() const { return parameters_.precision(); }
+  const std::vector<Parameter>& parameters() const { return parameters_.all(); }
+  const Parameter& parameter(const std::string& name) const;  // Error where there is none
+  std::vector<TaperNorm*> tapered_norms();                    // norm1, norm2 of each block, then norm_f
+
+  void zero_grad() const;
+  void set_requires_grad(bool requires_grad) const;  // of every trained parameter; true from the start
+
+ private:
+  ModelConfig config_;
+  ParameterList parameters_;
+  RotaryTables rotary_;
+  Tensor wte_, wpe_;
+  std::vector<Block> blocks_;
+  std::vector<TaperNorm> final_norm_;  // exactly one, made after the blocks
+  Tensor unembedding_, unembedding_bias_;
+};
+
+}  // namespace taper
