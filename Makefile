@@ -41,8 +41,10 @@ endif
 
 optimisation := $(if $(filter debug,$(BUILD)),-O1 -g,-O3)
 sanitizing := $(if $(sanitizers),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
+# Two warnings of g++ 12 are wrong about the standard library's strings (GCC bug 105651) and about fmt.
+false_alarms := $(if $(findstring clang,$(compiler)),,-Wno-restrict -Wno-stringop-overflow)
 CXXFLAGS ?=
-cxx_flags := -std=c++20 $(optimisation) -Wall -Wextra -Werror $(openmp_flags) $(sanitizing) -I. $(dependency_flags) \
+cxx_flags := -std=c++20 $(optimisation) -Wall -Wextra -Werror $(false_alarms) $(openmp_flags) $(sanitizing) -I. $(dependency_flags) \
   $(if $(filter 1,$(CUDA)),-DTAPER_CUDA) -MMD -MP $(CXXFLAGS)
 link_flags := $(openmp_flags) $(sanitizing) $(LDFLAGS)
 

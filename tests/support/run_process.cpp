@@ -2,14 +2,16 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
+#include <csignal>
+#include <cstdio>
 #include <cstring>
+#include <initializer_list>
 
 #include "engine/core/error.h"
 
@@ -39,19 +41,25 @@ struct Pipe {
 
 constexpr int kExitNotStarted = 127;
 
-[[noreturn]] void become(const std::string& program, const std::vector<std::string>& arguments,
-                         const ProcessOptions& options, const Pipe& in, const Pipe& out, const Pipe& err) {
+[[noreturn]] void become(const std::function<int()>& function, const ProcessOptions& options, const Pipe& in,
+                         const Pipe& out, const Pipe& err) {
   dup2(in.read_end, STDIN_FILENO);
   dup2(out.write_end, STDOUT_FILENO);
   dup2(err.write_end, STDERR_FILENO);
-  signal(SIGPIPE, SIG_DFL);
+  for (const int signal : {SIGPIPE, SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
   if (!options.folder.empty() && chdir(options.folder.c_str()) != 0) _exit(kExitNotStarted);
   for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
+  const int code = function();
+  std::fflush(stdout);
+  _exit(code);
+}
+
+int execute(const std::string& program, const std::vector<std::string>& arguments) {
   std::vector<char*> argv{const_cast<char*>(program.c_str())};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   execvp(program.c_str(), argv.data());
-  _exit(kExitNotStarted);
+  return kExitNotStarted;
 }
 
 // Reads what is there; closes the end at the end of the stream.
@@ -100,13 +108,13 @@ std::string binary(const std::string& name) {
   return std::string(folder != nullptr ? folder : "build/bin") + "/" + name;
 }
 
-ProcessResult run_process(const std::string& program, const std::vector<std::string>& arguments,
-                          const ProcessOptions& options) {
+ProcessResult run_function(const std::function<int()>& function, const ProcessOptions& options) {
   Pipe in, out, err;
-  signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);
+  std::fflush(stdout);
   const pid_t child = fork();
-  require(child >= 0, "{}: cannot be started: {}", program, std::strerror(errno));
-  if (child == 0) become(program, arguments, options, in, out, err);
+  require(child >= 0, "fork: {}", std::strerror(errno));
+  if (child == 0) become(function, options, in, out, err);
   Pipe::close_end(in.read_end);
   Pipe::close_end(out.write_end);
   Pipe::close_end(err.write_end);
@@ -119,6 +127,12 @@ ProcessResult run_process(const std::string& program, const std::vector<std::str
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return result;
+}
+
+ProcessResult run_process(const std::string& program, const std::vector<std::string>& arguments,
+                          const ProcessOptions& options) {
+  ProcessResult result = run_function([&] { return execute(program, arguments); }, options);
   require(result.exit_code != kExitNotStarted, "{}: cannot be started", program);
   return result;
 }

@@ -1,6 +1,7 @@
 // Runs one of the project's programs, or any other, as a user would.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,5 +30,8 @@ std::string binary(const std::string& name);
 // Throws taper::Error where the program cannot be started.
 ProcessResult run_process(const std::string& program, const std::vector<std::string>& arguments,
                           const ProcessOptions& options = {});
+
+// The same for a function, in a child process; its result is the exit code. Not for code that uses threads.
+ProcessResult run_function(const std::function<int()>& function, const ProcessOptions& options = {});
 
 }  // namespace taper::test

@@ -1,0 +1,83 @@
+#include "tools/common/run_tool.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <string>
+
+#include "engine/core/error.h"
+#include "engine/core/interrupt.h"
+
+namespace taper {
+namespace {
+
+bool messages_are_silent = false;
+
+void report(const std::string& name, std::string_view text) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "%s: %.*s\n", name.c_str(), static_cast<int>(text.size()), text.data());
+}
+
+// A file opened later must not land on a standard stream that was closed at the start. The substitute for stdout
+// refuses to be written to, so that lost results are noticed.
+void occupy_closed_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    const bool is_closed = fcntl(stream, F_GETFD) < 0 && errno == EBADF;
+    if (is_closed) static_cast<void>(open("/dev/null", stream == STDERR_FILENO ? O_WRONLY : O_RDONLY));
+  }
+}
+
+int finish(int code) {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) fail("stdout: cannot be written: {}", std::strerror(errno));
+  return code == 0 && stop_requested() ? kExitStopped : code;
+}
+
+int run_body(const std::string& name, const std::function<int()>& body) {
+  try {
+    return finish(body());
+  } catch (const Exit& exit) {
+    return exit.code;
+  } catch (const UsageError& error) {
+    report(name, error.what());
+    return 2;
+  } catch (const std::bad_alloc&) {
+    report(name, "out of memory; a smaller batch, context or model needs less");
+  } catch (const std::exception& error) {
+    report(name, error.what());
+  }
+  return 1;
+}
+
+}  // namespace
+
+int run_tool(int argc, char** argv, const std::function<int()>& body) {
+  occupy_closed_streams();
+  // A reader that went away is an error like any other, not a silent death.
+  std::signal(SIGPIPE, SIG_IGN);
+  install_stop_signals();
+  const std::string path = argc > 0 ? argv[0] : "taper";
+  return run_body(path.substr(path.find_last_of('/') + 1), body);
+}
+
+void write_result(std::string_view bytes) {
+  const bool is_written =
+      std::fwrite(bytes.data(), 1, bytes.size(), stdout) == bytes.size() && std::fflush(stdout) == 0;
+  if (is_written) return;
+  const int error = errno;
+  // What could not be written is not tried again at exit.
+  std::clearerr(stdout);
+  fail("stdout: cannot be written: {}", std::strerror(error));
+}
+
+void print_message(std::string_view line) {
+  if (!messages_are_silent) std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
+}
+
+void silence_messages(bool is_quiet) { messages_are_silent = is_quiet; }
+
+}  // namespace taper
