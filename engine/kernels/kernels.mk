@@ -21,7 +21,7 @@ isa_flags_amx := $(isa_flags_avx512bf16) -mamx-tile -mamx-bf16 -mamx-int8
 # No fast-math: only what changes no result but the rounding of a fused product. Versions 11 and 12 of g++ warn of their
 # own AVX-512 headers (GCC bug 105593).
 kernel_flags := -fno-trapping-math -fno-math-errno -ffp-contract=fast -fopenmp-simd \
-  $(if $(findstring clang,$(compiler)),,-fno-gnu-unique -Wno-maybe-uninitialized -Wno-uninitialized)
+  $(if $(findstring clang,$(compiler)),-Wno-pass-failed,-fno-gnu-unique -Wno-maybe-uninitialized -Wno-uninitialized)
 
 cpu_folder := engine/kernels/cpu
 kernel_objects := $(foreach isa,$(isas),$(patsubst $(cpu_folder)/%.cpp,$(objects)/$(cpu_folder)/$(isa)/%.o,$(wildcard $(cpu_folder)/*.cpp))) \
