@@ -32,10 +32,20 @@ struct SpelledToken {
 // ---- reading
 // ---------------------------------------------------------------------------------------------------------
 
-// For messages: whatever a file holds, cut to a length that can be read.
+// For messages: whatever a file holds, in a few words.
 std::string shown(const json& value) {
-  std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
-  if (text.size() > 60) text = text.substr(0, 57) + "...";
+  if (value.is_object()) return "an object";
+  if (value.is_array() && value.size() > 4) return "an array";
+  std::string text;
+  if (value.is_array()) {
+    for (const json& element : value) {
+      text += (text.empty() ? "[" : ", ") + (element.is_structured() ? "..." : shown(element));
+    }
+    return (text.empty() ? "[" : text) + "]";
+  }
+  text = value.dump(-1, ' ', false, json::error_handler_t::replace);
+  constexpr std::size_t kShown = 60;
+  if (text.size() > kShown) text = text.substr(0, kShown) + "...";
   return text;
 }
 
@@ -54,31 +64,39 @@ const json& member(const json& object, const std::string& name) {
   return found == object.end() ? null : *found;
 }
 
-std::int64_t read_id(const json& value, const std::string& place) {
-  require(value.is_number_integer() && value >= 0 && value < kMaxVocabulary,
-          "{}: not an id; got {}, want a whole number from 0 to {}", place, shown(value), kMaxVocabulary - 1);
-  return value.get<std::int64_t>();
+std::int64_t read_id(const json& value, const std::string& place, const std::string& token) {
+  if (value.is_number_integer() && value >= 0 && value < kMaxVocabulary) return value.get<std::int64_t>();
+  fail("{}: token {}: not an id; got {}, want a whole number from 0 to {}", place, shown(token), shown(value),
+       kMaxVocabulary - 1);
 }
 
 std::vector<SpelledToken> read_token_map(const json& map, const std::string& place) {
   require(map.is_object(), "{}: got {}, want an object of tokens and their ids", place, shown(map));
   std::vector<SpelledToken> tokens;
   for (const auto& [text, id] : map.items()) {
-    tokens.push_back({text, read_id(id, place + ": token " + shown(text)), false, false});
+    tokens.push_back({text, read_id(id, place, text), false, false});
   }
   return tokens;
 }
 
-using IdBySpelling = std::unordered_map<std::string, std::int32_t>;
+// Where in a file something stands, put into words only when it is wrong.
+struct Place {
+  const std::string& path;
+  const char* what;  // such as "line {}"
+  std::size_t number;
+
+  std::string text() const { return path + ": " + fmt::format(fmt::runtime(what), number); }
+};
 
 class VocabularyBuilder {
  public:
   // Adds the tokens, each of which must have an id of its own.
   void set_tokens(std::vector<SpelledToken> tokens, const std::string& place) {
+    id_by_spelling_.reserve(tokens.size());
     std::sort(tokens.begin(), tokens.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
     for (SpelledToken& token : tokens) {
       const auto next = static_cast<std::int64_t>(vocabulary_.tokens.size());
-      require(token.id >= next, "{}: two tokens have the id {}; the second is {}", place, token.id, shown(token.text));
+      if (token.id < next) fail("{}: two tokens have the id {}; one is {}", place, token.id, shown(token.text));
       require(token.id == next, "{}: no token has the id {}; want every id from 0 to {} to have one", place, next,
               tokens.back().id);
       const auto id = static_cast<std::int32_t>(token.id);
@@ -88,13 +106,12 @@ class VocabularyBuilder {
         vocabulary_.added.push_back({token.text, id, token.is_special});
         bytes = std::move(token.text);
       }
-      require(bytes.has_value(), "{}: token {} holds a character that stands for no byte, and is not an added token",
-              place, shown(token.text));
+      if (!bytes) fail("{}: token {} spells no bytes and is not an added token", place, shown(token.text));
       vocabulary_.tokens.push_back(std::move(*bytes));
     }
   }
 
-  void add_merge(const std::string& left, const std::string& right, const std::string& place) {
+  void add_merge(const std::string& left, const std::string& right, const Place& place) {
     vocabulary_.merges.push_back({find(left, place), find(right, place), find(left + right, place)});
   }
 
@@ -104,28 +121,31 @@ class VocabularyBuilder {
   }
 
  private:
-  std::int32_t find(const std::string& spelling, const std::string& place) const {
+  std::int32_t find(const std::string& spelling, const Place& place) const {
     const auto found = id_by_spelling_.find(spelling);
-    require(found != id_by_spelling_.end(), "{}: {} is not in the vocabulary", place, shown(spelling));
+    if (found == id_by_spelling_.end()) fail("{}: {} is not in the vocabulary", place.text(), shown(spelling));
     return found->second;
   }
 
   Vocabulary vocabulary_;
-  IdBySpelling id_by_spelling_;
+  std::unordered_map<std::string, std::int32_t> id_by_spelling_;
 };
 
 // "left right": neither holds a space, which the byte alphabet spells otherwise.
-std::pair<std::string, std::string> split_merge(std::string_view text, const std::string& place) {
+std::pair<std::string, std::string> split_merge(std::string_view text, const Place& place) {
   const std::size_t space = text.find(' ');
   const bool is_pair = space != std::string_view::npos && space > 0 && space + 1 < text.size() &&
                        text.find(' ', space + 1) == std::string_view::npos;
-  require(is_pair, "{}: not a merge; got {}, want two tokens with one space between", place, shown(std::string(text)));
+  if (!is_pair) {
+    fail("{}: not a merge; got {}, want two tokens with one space between", place.text(), shown(std::string(text)));
+  }
   return {std::string(text.substr(0, space)), std::string(text.substr(space + 1))};
 }
 
 void read_merges_text(const fs::path& path, VocabularyBuilder& builder) {
   const std::string text = read_file(path, kMaxFileBytes);
-  std::int64_t number = 0;
+  const std::string name = path.string();
+  std::size_t number = 0;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
     std::string_view line = std::string_view(text).substr(at, end - at);
@@ -133,14 +153,14 @@ void read_merges_text(const fs::path& path, VocabularyBuilder& builder) {
     ++number;
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.empty() || line.starts_with("#version")) continue;
-    const std::string place = fmt::format("{}: line {}", path.string(), number);
+    const Place place{name, "line {}", number};
     const auto [left, right] = split_merge(line, place);
     builder.add_merge(left, right, place);
   }
 }
 
-Vocabulary read_vocab_and_merges(const fs::path& path) {
-  std::vector<SpelledToken> tokens = read_token_map(read_json(path), path.string());
+Vocabulary read_vocab_and_merges(const fs::path& path, const json& file) {
+  std::vector<SpelledToken> tokens = read_token_map(file, path.string());
   for (SpelledToken& token : tokens) {
     token.is_added = token.is_special = token.text == kEndOfText || !unspell_bytes(token.text);
   }
@@ -207,7 +227,7 @@ void read_added_tokens(const json& list, std::vector<SpelledToken>& tokens, cons
             "{}: got {}, want an object with a content", place, shown(entry));
     for (const char* flag : {"single_word", "lstrip", "rstrip"}) want(entry, flag, {false}, place);
     const auto text = entry["content"].get<std::string>();
-    const std::int64_t id = read_id(member(entry, "id"), place + ": id");
+    const std::int64_t id = read_id(member(entry, "id"), place, text);
     const auto [found, is_new] = index.emplace(text, tokens.size());
     if (is_new) tokens.push_back({text, id, true, true});
     SpelledToken& token = tokens[found->second];
@@ -220,14 +240,14 @@ void read_added_tokens(const json& list, std::vector<SpelledToken>& tokens, cons
 void read_merges_json(const json& list, VocabularyBuilder& builder, const std::string& path) {
   require(list.is_array(), "{}: model.merges: got {}, want an array", path, shown(list));
   for (std::size_t i = 0; i < list.size(); ++i) {
-    const std::string place = fmt::format("{}: model.merges[{}]", path, i);
+    const Place place{path, "model.merges[{}]", i};
     const json& entry = list[i];
     if (entry.is_string()) {
       const auto [left, right] = split_merge(entry.get_ref<const std::string&>(), place);
       builder.add_merge(left, right, place);
     } else {
-      require(entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_string(),
-              "{}: not a merge; got {}, want a pair of tokens or a text of two", place, shown(entry));
+      const bool is_pair = entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_string();
+      if (!is_pair) fail("{}: not a merge; got {}, want a pair of tokens or a text of two", place.text(), shown(entry));
       builder.add_merge(entry[0].get<std::string>(), entry[1].get<std::string>(), place);
     }
   }
@@ -322,11 +342,11 @@ Vocabulary read_vocabulary(const fs::path& path) {
     }
     fail("{}: no tokenizer in this folder; want tokenizer.json, or vocab.json with merges.txt", path.string());
   }
-  json file = read_json(path);
+  const json file = read_json(path);
   require(file.is_object(), "{}: got {}, want an object", path.string(), shown(file));
-  if (file.contains("model") && !file["model"].is_number()) return read_tokenizer_json(path, file);
-  file.clear();
-  return read_vocab_and_merges(path);
+  // In a vocab.json "model" may be a token like others.
+  const bool is_whole = member(file, "model").is_structured();
+  return is_whole ? read_tokenizer_json(path, file) : read_vocab_and_merges(path, file);
 }
 
 void write_vocabulary(const Vocabulary& v, const fs::path& folder, std::optional<std::int64_t> max_tokens) {
