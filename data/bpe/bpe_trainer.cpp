@@ -1,4 +1,4 @@
-#include "data/bpe/trainer.h"
+#include "data/bpe/bpe_trainer.h"
 
 #include <algorithm>
 #include <limits>
