@@ -12,7 +12,8 @@
 
 #include "data/bpe/byte_alphabet.h"
 #include "engine/core/error.h"
-#include "engine/io/file.h"
+#include "engine/io/atomic_file.h"
+#include "engine/io/read_file.h"
 
 namespace taper {
 namespace {
@@ -340,7 +341,7 @@ Vocabulary read_vocabulary(const fs::path& path) {
     for (const char* name : {"tokenizer.json", "vocab.json"}) {
       if (fs::exists(path / name, error)) return read_vocabulary(path / name);
     }
-    fail("{}: no tokenizer in this folder; want tokenizer.json, or vocab.json with merges.txt", path.string());
+    fail_usage("{}: no tokenizer in this folder; want tokenizer.json, or vocab.json with merges.txt", path.string());
   }
   const json file = read_json(path);
   require(file.is_object(), "{}: got {}, want an object", path.string(), shown(file));
