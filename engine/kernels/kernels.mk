@@ -2,6 +2,7 @@
 #
 #   engine/kernels/cpu/*.cpp        for every general instruction set below, as namespace taper::cpu::TAPER_ISA
 #   engine/kernels/cpu/<isa>/*.cpp  for that one only
+#   engine/kernels/cpu/onednn/*.cpp once: the library chooses for itself
 #
 # Inline functions and templates compiled here for AVX-512 must never serve the rest of the program: the linker keeps one
 # copy of a weak symbol, whichever came first. So the group sections of each object are dissolved and every symbol outside
@@ -25,7 +26,8 @@ kernel_flags := -fno-trapping-math -fno-math-errno -ffp-contract=fast -fopenmp-s
 
 cpu_folder := engine/kernels/cpu
 kernel_objects := $(foreach isa,$(isas),$(patsubst $(cpu_folder)/%.cpp,$(objects)/$(cpu_folder)/$(isa)/%.o,$(wildcard $(cpu_folder)/*.cpp))) \
-  $(foreach isa,$(isas) $(isa_only),$(patsubst %.cpp,$(objects)/%.o,$(wildcard $(cpu_folder)/$(isa)/*.cpp)))
+  $(foreach isa,$(isas) $(isa_only),$(patsubst %.cpp,$(objects)/%.o,$(wildcard $(cpu_folder)/$(isa)/*.cpp))) \
+  $(patsubst %.cpp,$(objects)/%.o,$(wildcard $(cpu_folder)/onednn/*.cpp))
 
 define compile_for_isa # (isa)
 	$(call say,CXX,$< [$(1)])
