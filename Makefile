@@ -1,4 +1,26 @@
-# The front door. `make help` lists what there is to ask for.
+# The front door; the lines that begin with "#:" are what `make help` prints.
+#:
+#: make            build everything: the library, the programs in build/bin
+#: make train      install what is missing, build, prepare data, train, remove the norms, compare   [SIZE DATA BUDGET]
+#: make infer      go on writing from a prompt with the model trained last, or MODEL                [MODEL PROMPT]
+#: make finetune   remove the norms from a pretrained model                                         [MODEL DATA]
+#: make data       prepare data only: DATA, or stories made up here
+#: make test       build and run the tests                                                          [FILTER SANITIZE]
+#: make bench      speed of this machine, of training and of decoding                               [SIZE]
+#: make experiments   the experiments' tables, within BUDGET minutes each                           [DATA BUDGET]
+#: make report     one page about all runs: runs/report.html
+#: make lint       formatting, include directions, house rules, clang-tidy;  make format repairs the first
+#: make gpu-check  tests and a short training on the GPU;  make gpu-bench   its speed
+#: make clean      remove build/
+#:
+#: Variables, as in `make train SIZE=3M THREADS=4`:
+#:   SIZE     1M (default), 3M, 9M, 30M or 17.7M parameters
+#:   DATA     a text file, a folder of them, or a prepared folder
+#:   MODEL    a model's folder or a run's
+#:   BUDGET   minutes                      THREADS  threads; default: all there are
+#:   DEVICE   auto (default), cpu, cuda    CUDA     1 or 0: with or without; default: whether its compiler is found
+#:   FILTER   glob of test-case names      SANITIZE address,undefined or thread
+#:   BUILD    release (default), debug     CXX      g++ (default) or clang++       V=1 shows whole commands
 
 # ---- what is built ---------------------------------------------------------------------------------------------------
 BUILD ?= release
@@ -33,7 +55,7 @@ out := build/$(configuration)
 objects := $(out)/objects
 
 goals := $(or $(MAKECMDGOALS),all)
-is_building := $(filter-out help clean format lint print-%,$(goals))
+is_building := $(filter-out help clean format,$(goals))
 
 ifneq ($(is_building),)
 include third_party/dependencies.mk
@@ -49,10 +71,11 @@ cxx_flags := -std=c++20 $(optimisation) -Wall -Wextra -Werror $(false_alarms) $(
 link_flags := $(openmp_flags) $(sanitizing) $(LDFLAGS)
 
 # ---- sources: every file is found by its place -----------------------------------------------------------------------
-library_folders := engine engine/core engine/kernels engine/autograd engine/ops engine/optim engine/io model data data/bpe train infer
-library_objects := $(patsubst %.cpp,$(objects)/%.o,$(wildcard $(addsuffix /*.cpp,$(library_folders))))
+sources := $(shell find engine model data train infer -name '*.cpp' -not -path 'engine/kernels/cpu/*' 2>/dev/null)
+library_objects := $(sources:%.cpp=$(objects)/%.o)
 common_objects := $(patsubst %.cpp,$(objects)/%.o,$(wildcard tools/common/*.cpp))
 tools := $(patsubst tools/%.cpp,%,$(wildcard tools/*.cpp))
+dashed = $(subst _,-,$(1))
 test_objects := $(patsubst %.cpp,$(objects)/%.o,$(wildcard tests/*.cpp tests/support/*.cpp))
 
 # Processors of one kind share a baseline; kernels chosen at run time go beyond it (engine/kernels/kernels.mk).
@@ -64,7 +87,7 @@ include engine/kernels/kernels.mk
 
 library := $(out)/libtaper.a
 common_library := $(out)/libtools.a
-binaries := $(tools:%=$(out)/bin/%)
+binaries := $(foreach tool,$(tools),$(out)/bin/$(call dashed,$(tool)))
 # The plain release binaries are what people call: they appear in build/bin as well.
 is_plain_release := $(and $(filter release,$(BUILD)),$(if $(sanitizers),,yes),$(filter g++ c++,$(compiler)))
 bin := $(if $(is_plain_release),build/bin,$(out)/bin)
@@ -111,10 +134,14 @@ $(common_library): $(common_objects)
 
 libraries := $(if $(common_objects),$(common_library)) $(if $(library_objects)$(kernel_objects),$(library))
 
-$(out)/bin/%: $(objects)/tools/%.o $(libraries)
-	$(call say,LINK,$@)
-	@mkdir -p $(@D)
-	$(quiet)$(CXX) $(link_flags) $< $(libraries) $(link_libraries) -o $@
+# tools/train_bench.cpp is the program train-bench.
+define tool_rule # (tool)
+$(out)/bin/$(call dashed,$(1)): $(objects)/tools/$(1).o $(libraries)
+	$$(call say,LINK,$$@)
+	@mkdir -p $$(@D)
+	$$(quiet)$$(CXX) $$(link_flags) $$< $$(libraries) $$(link_libraries) -o $$@
+endef
+$(foreach tool,$(tools),$(eval $(call tool_rule,$(tool))))
 
 $(out)/tests: $(test_objects) $(libraries)
 	$(call say,LINK,$@)
@@ -124,16 +151,35 @@ $(out)/tests: $(test_objects) $(libraries)
 .SECONDARY:
 
 # ---- what to ask for -------------------------------------------------------------------------------------------------
-.PHONY: test clean help
+export SIZE DATA MODEL BUDGET THREADS DEVICE PROMPT
+scripts := tools/scripts
+
+.PHONY: train infer finetune data bench experiments report gpu-check gpu-bench
+train infer finetune data bench experiments gpu-bench: all
+	@$(scripts)/$(subst -,_,$@).sh
+report: all
+	@third_party/install.sh report
+	@$(scripts)/report.sh
+gpu-check: check-build
+	@TAPER_TESTS=$(out)/tests $(scripts)/gpu_check.sh
+
+.PHONY: test
 FILTER ?= *
 test: check-build
-	@if [ -x $(out)/tests ]; then TAPER_BIN=$(CURDIR)/$(out)/bin $(out)/tests --test-case='$(FILTER)'; \
-	else echo '0 passed, 0 failed, 0 skipped'; fi
+	@TAPER_BIN=$(CURDIR)/$(out)/bin $(out)/tests --test-case='$(FILTER)'
 
+.PHONY: lint format
+lint: check-build
+	@third_party/install.sh lint
+	@OBJECTS=$(objects) CXX='$(CXX)' LINT_FLAGS='$(filter-out -MMD -MP,$(cxx_flags)) $(baseline_flags)' $(scripts)/lint.sh
+format:
+	@third_party/install.sh lint
+	git ls-files '*.h' '*.cpp' '*.cu' '*.cuh' | xargs clang-format -i
+
+.PHONY: clean help
 clean:
 	rm -rf build
-
 help:
-	@sed -n 's/^#: \{0,1\}//p' Makefile
+	@sed -n 's/^#: \{0,1\}//p; s/^#:$$//p' Makefile
 
 -include $(shell find $(objects) -name '*.d' 2>/dev/null)

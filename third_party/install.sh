@@ -203,7 +203,10 @@ if [ ${#missing[@]} -gt 0 ]; then
     command_line=${command_line# DEBIAN_FRONTEND=noninteractive }
     if may_install; then
       say "installing: ${missing_packages[*]}"
-      install_packages "${missing_packages[@]}" || say "installing failed; by hand: sudo $command_line"
+      # One package this release does not have must not keep the others away.
+      install_packages "${missing_packages[@]}" || for package in "${missing_packages[@]}"; do
+        install_packages "$package" || say "installing $package failed; by hand: sudo ${command_line% ${missing_packages[0]}*} $package"
+      done
       search
     else
       say "no right to install packages here; by hand: sudo $command_line"
