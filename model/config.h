@@ -59,6 +59,8 @@ struct ModelConfig {
 // The models of the paper and of GPT-2 by name (1M 3M 9M 30M 17.7M small medium large xl), in the way of `arch` (taper,
 // gpt2, llama). UsageError names what is known.
 ModelConfig named_config(const std::string& size, const std::string& arch);
+// Sets what makes an architecture: norm, positions, biases, the MLP and the heads' sizes, from width and heads.
+void set_arch(ModelConfig& config, const std::string& arch);
 std::vector<std::string> size_names();
 std::vector<std::string> arch_names();
 
@@ -70,6 +72,10 @@ void check_config(const ModelConfig& config, std::string_view what);
 // Elements of all trained parameters, the tied matrix once; gamma_tilde and beta_tilde are not counted: they take over
 // from gamma and beta, so a model has the same size before, during and after the taper.
 int64_t parameter_count(const ModelConfig& config);
+
+// Of the start values of the two matrices of a block that write into the residual stream: 0.02 / sqrt(2 layers), so
+// that the stream's variance does not grow with depth.
+double writer_deviation(const ModelConfig& config);
 
 // config.json: model_type "taper" and every member of ModelConfig under its own name. Reading throws Error with the
 // file and the key for anything unknown, missing, of the wrong type or out of range.

@@ -37,6 +37,8 @@ struct Parameter {
   }
 };
 
+inline constexpr double kInitialDeviation = 0.02;
+
 // The list that the parts of a model add their parameters to, in the order of the network. A parameter's place in it
 // is also its stream of random numbers, so a model's start depends on the seed alone.
 class ParameterList {

@@ -58,10 +58,11 @@ class Transformer {
 
   // tokens i32 [B, T], T <= context, each id in [0, V): Error otherwise.
   HiddenStates hidden(const Tensor& tokens, Gate gate, bool wants_calibration = false) const;
-  // factor * sum of -log p(target) over all positions; targets i32 [B, T].
+  // factor * sum of -log p(target) over all positions; normed [..., C], targets i32 [...].
   CrossEntropyResult cross_entropy(const Tensor& normed, const Tensor& targets, double factor) const;
-  // [B, T, V], all of them in memory: for a few tokens.
-  Tensor logits(const Tensor& tokens, Gate gate) const;
+  // [..., C] -> [..., V], all logits in memory: for a few tokens.
+  Tensor unembed(const Tensor& normed) const;
+  Tensor logits(const Tensor& tokens, Gate gate) const { return unembed(hidden(tokens, gate).normed); }
 
   const ModelConfig& config() const { return config_; }
   void set_saved_state(double gate, int64_t step);  // what the configuration says of the parameters

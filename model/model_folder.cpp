@@ -1,0 +1,134 @@
+#include "model/model_folder.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <set>
+
+#include "engine/core/error.h"
+#include "engine/io/atomic_file.h"
+#include "engine/io/read_file.h"
+#include "engine/io/safetensors.h"
+
+namespace taper {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kConfigFile = "config.json";
+constexpr const char* kWeightsFile = "model.safetensors";
+
+bool is_model_folder(const fs::path& folder) {
+  return fs::exists(folder / kConfigFile) && fs::exists(folder / kWeightsFile);
+}
+
+// "step-120" -> 120.
+std::optional<int64_t> step_of(const fs::path& folder) {
+  const std::string name = folder.filename().string();
+  constexpr std::string_view prefix = "step-";
+  if (name.compare(0, prefix.size(), prefix) != 0) return {};
+  int64_t step = 0;
+  const char* end = name.data() + name.size();
+  const auto [rest, error] = std::from_chars(name.data() + prefix.size(), end, step);
+  if (error != std::errc() || rest != end || step < 0) return {};
+  return step;
+}
+
+// The masters under the names and in the shapes of the file, sharing memory with the model.
+std::vector<std::pair<std::string, Tensor>> stored_tensors(const Transformer& model) {
+  constexpr std::string_view fused = ".gate_up.";
+  std::vector<std::pair<std::string, Tensor>> tensors;
+  for (const Parameter& p : model.parameters()) {
+    const size_t at = p.name.find(fused);
+    if (at != std::string::npos) {
+      const std::string stem = p.name.substr(0, at);
+      const std::string leaf = p.name.substr(at + fused.size());
+      const int64_t half = p.master.dim(0) / 2;
+      tensors.emplace_back(stem + ".gate." + leaf, p.master.rows(0, half));
+      tensors.emplace_back(stem + ".up." + leaf, p.master.rows(half, 2 * half));
+    } else {
+      tensors.emplace_back(p.name, p.is_trained ? p.master.detached() : p.master.reshaped(Shape{}));
+    }
+  }
+  return tensors;
+}
+
+template <class T>
+bool is_finite(const Tensor& tensor) {
+  const T* values = tensor.data<T>();
+  return std::all_of(values, values + tensor.numel(), [](T value) { return std::isfinite(value); });
+}
+
+}  // namespace
+
+std::vector<fs::path> complete_checkpoints(const fs::path& run) {
+  std::vector<std::pair<int64_t, fs::path>> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(run, error)) {
+    const auto step = step_of(entry.path());
+    if (step && is_model_folder(entry.path()) && fs::exists(entry.path() / kCheckpointManifest)) {
+      found.emplace_back(*step, entry.path());
+    }
+  }
+  std::sort(found.rbegin(), found.rend());
+  std::vector<fs::path> folders;
+  for (auto& entry : found) folders.push_back(std::move(entry.second));
+  return folders;
+}
+
+fs::path find_model_folder(const fs::path& folder) {
+  std::error_code error;
+  require_usage(fs::is_directory(folder, error), "model: {} is no folder", fs::absolute(folder).string());
+  if (is_model_folder(folder)) return folder;
+  const std::vector<fs::path> checkpoints = complete_checkpoints(folder);
+  require_usage(!checkpoints.empty(), "model: nothing in {}; want {} and {}, or a run with a complete checkpoint",
+                fs::absolute(folder).string(), kConfigFile, kWeightsFile);
+  return checkpoints.front();
+}
+
+Transformer load_model(const fs::path& folder, Precision precision) {
+  const fs::path place = find_model_folder(folder);
+  const ModelConfig config = read_config(place / kConfigFile);
+  const fs::path weights = place / kWeightsFile;
+  const SafetensorsFile file = SafetensorsFile::open(weights);
+  // The file's size bounds what a configuration may make us allocate.
+  const int64_t wanted = parameter_count(config);
+  require(wanted <= static_cast<int64_t>(fs::file_size(weights)),
+          "{}: too small for {}; got {} bytes for {} parameters", weights.string(), kConfigFile, fs::file_size(weights),
+          wanted);
+  Transformer model(config, precision);
+  std::set<std::string> known;
+  for (const auto& [name, tensor] : stored_tensors(model)) {
+    known.insert(name);
+    require(file.has(name), "{}: tensor {} is missing", weights.string(), name);
+    const std::vector<int64_t>& shape = file.info(name).shape;
+    const Shape& want = tensor.shape();
+    require(shape.size() == static_cast<size_t>(want.rank) && std::equal(shape.begin(), shape.end(), want.dims),
+            "{}: tensor {} has another shape; got [{}], want {}", weights.string(), name, fmt::join(shape, ", "),
+            to_string(want));
+    file.read_into(name, tensor);
+  }
+  for (const std::string& name : file.names()) {
+    require(known.count(name) != 0, "{}: tensor {} is unknown to this model", weights.string(), name);
+  }
+  for (const Parameter& p : model.parameters()) p.refresh_copy();
+  return model;
+}
+
+void save_model(const Transformer& model, const fs::path& folder) {
+  fs::create_directories(folder);
+  write_safetensors(folder / kWeightsFile, stored_tensors(model), {}, StoredDtype::f32);
+  write_file(folder / kConfigFile, config_to_json(model.config()));
+}
+
+std::optional<std::string> first_non_finite(const Transformer& model) {
+  for (const Parameter& p : model.parameters()) {
+    const bool holds = p.master.dtype() == Dtype::f64 ? is_finite<double>(p.master) : is_finite<float>(p.master);
+    if (!holds) return p.name;
+  }
+  return {};
+}
+
+}  // namespace taper

@@ -1,0 +1,112 @@
+#include "model/transformer.h"
+
+#include "engine/autograd/tape.h"
+#include "engine/core/error.h"
+
+namespace taper {
+namespace {
+
+void check_ids(const Tensor& ids, const ModelConfig& config, const char* what) {
+  require(ids.dtype() == Dtype::i32, "{}: got {}, want i32", what, describe(ids));
+  const int32_t* values = ids.data<int32_t>();
+  for (int64_t i = 0; i < ids.numel(); ++i) {
+    require(values[i] >= 0 && values[i] < config.vocab_size, "{}: id out of range; got {} at position {}, want 0 to {}",
+            what, values[i], i, config.vocab_size - 1);
+  }
+}
+
+ModelConfig checked(const ModelConfig& config) {
+  check_config(config, "model");
+  return config;
+}
+
+}  // namespace
+
+Block::Block(ParameterList& parameters, const std::string& name, const ModelConfig& config, const RotaryTables& rotary)
+    : norm1_(parameters, name + ".norm1", config.block_norms, config),
+      attention_(parameters, name + ".attn", config, rotary),
+      norm2_(parameters, name + ".norm2", config.block_norms, config),
+      mlp_(parameters, name + ".mlp", config) {}
+
+Stream Block::forward(const Stream& in, Gate gate, Tensors* calibration) const {
+  const TaperNormResult first = norm1_.forward(in.h, in.branch, gate, calibration);
+  const TaperNormResult second = norm2_.forward(first.h, attention_.forward(first.y), gate, calibration);
+  for (const TaperNormResult* norm : {&first, &second}) {
+    if (calibration && norm->calibration) calibration->push_back(norm->calibration);
+  }
+  return {second.h, mlp_.forward(second.y)};
+}
+
+Transformer::Transformer(const ModelConfig& config, Precision precision)
+    : config_(checked(config)), parameters_(precision), rotary_(make_rotary_tables(config, precision)) {
+  wte_ = parameters_.add_matrix("wte.weight", {config.vocab_size, config.width}, kInitialDeviation);
+  if (config.positions == Positions::learned) {
+    wpe_ = parameters_.add_matrix("wpe.weight", {config.context, config.width}, kInitialDeviation);
+  }
+  for (int64_t i = 0; i < config.layers; ++i)
+    blocks_.emplace_back(parameters_, fmt::format("h.{}", i), config, rotary_);
+  final_norm_.emplace_back(parameters_, "norm_f", config.final_norm, config);
+  unembedding_ = config.is_tied
+                     ? wte_
+                     : parameters_.add_matrix("lm_head.weight", {config.vocab_size, config.width}, kInitialDeviation);
+  if (config.has_head_bias) unembedding_bias_ = parameters_.add_vector("lm_head.bias", config.vocab_size, 0.0);
+}
+
+HiddenStates Transformer::hidden(const Tensor& tokens, Gate gate, bool wants_calibration) const {
+  check_ids(tokens, config_, "tokens");
+  require(tokens.shape().rank == 2, "tokens: got {}, want [B, T]", describe(tokens));
+  require(tokens.dim(1) <= config_.context, "tokens: too long for the model; got {} positions, want at most {}",
+          tokens.dim(1), config_.context);
+  HiddenStates states;
+  Tensors* calibration = wants_calibration ? &states.calibration : nullptr;
+  Stream stream{embedding(tokens, wte_, wpe_, master_dtype(precision())), {}};
+  for (const Block& block : blocks_) stream = block.forward(stream, gate, calibration);
+  TaperNormResult last = final_norm_[0].forward(stream.h, stream.branch, gate, wants_calibration);
+  if (last.calibration) states.calibration.push_back(last.calibration);
+  states.h = last.h;
+  states.normed = last.y;
+  states.h_input = stream.h;
+  return states;
+}
+
+CrossEntropyResult Transformer::cross_entropy(const Tensor& normed, const Tensor& targets, double factor) const {
+  check_ids(targets, config_, "targets");
+  return unembed_cross_entropy(normed, unembedding_, unembedding_bias_, targets, factor);
+}
+
+Tensor Transformer::unembed(const Tensor& normed) const { return linear(normed, unembedding_, unembedding_bias_); }
+
+void Transformer::set_saved_state(double gate, int64_t step) {
+  config_.gate = gate;
+  config_.step = step;
+}
+
+const Parameter& Transformer::parameter(const std::string& name) const {
+  const Parameter* found = parameters_.find(name);
+  require(found != nullptr, "model: has no parameter {}", name);
+  return *found;
+}
+
+std::vector<TaperNorm*> Transformer::tapered_norms() {
+  std::vector<TaperNorm*> norms;
+  for (Block& block : blocks_) {
+    norms.push_back(&block.norm1());
+    norms.push_back(&block.norm2());
+  }
+  norms.push_back(&final_norm_[0]);
+  std::erase_if(norms, [](const TaperNorm* norm) { return !norm->is_tapered(); });
+  return norms;
+}
+
+void Transformer::zero_grad() const {
+  for (const Parameter& p : parameters()) p.compute.zero_grad();
+}
+
+void Transformer::set_requires_grad(bool requires_grad) const {
+  for (const Parameter& p : parameters()) {
+    Tensor leaf = p.compute;
+    if (p.is_trained) leaf.set_requires_grad(requires_grad);
+  }
+}
+
+}  // namespace taper

@@ -1,0 +1,195 @@
+#include "train/checkpoint.h"
+
+#include <nlohmann/json.hpp>
+
+#include "engine/core/error.h"
+#include "engine/io/atomic_file.h"
+#include "engine/io/read_file.h"
+#include "engine/io/safetensors.h"
+#include "model/model_folder.h"
+
+namespace taper {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kStateFile = "training.safetensors";
+constexpr const char* kPartial = ".partial";
+constexpr uint64_t kMaxManifestBytes = 1 << 20;
+
+std::vector<std::string> trained_names(const Transformer& model) {
+  std::vector<std::string> names;
+  for (const Parameter& p : model.parameters()) {
+    if (p.is_trained) names.push_back(p.name);
+  }
+  return names;
+}
+
+void write_state(const fs::path& file, const Transformer& model, const TrainerState& state) {
+  std::vector<std::pair<std::string, Tensor>> tensors;
+  const std::vector<std::string> names = trained_names(model);
+  for (size_t i = 0; i < names.size(); ++i) {
+    tensors.emplace_back("m." + names[i], state.first_moments[i]);
+    tensors.emplace_back("v." + names[i], state.second_moments[i]);
+  }
+  std::vector<double> means;
+  for (const NormCalibration& norm : state.calibration.norms) means.insert(means.end(), {norm.a, norm.b});
+  tensors.emplace_back("calibration", Tensor::from(means, {static_cast<int64_t>(state.calibration.norms.size()), 2}));
+  write_safetensors(file, tensors);
+}
+
+// Of every file in the folder.
+Json sizes_of(const fs::path& folder) {
+  Json sizes = Json::object();
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    sizes[entry.path().filename().string()] = fs::file_size(entry.path());
+  }
+  return sizes;
+}
+
+std::string manifest_of(const fs::path& folder, const TrainerState& state, const DataPosition& data) {
+  const CalibrationState& calibration = state.calibration;
+  Json json;
+  json["step"] = state.step;
+  json["updates"] = state.updates;
+  json["data_seed"] = data.seed;
+  json["data_windows"] = data.windows;
+  json["scale_mean"] = calibration.scale_mean;
+  json["observed_steps"] = calibration.observed_steps;
+  json["scale_target"] = calibration.scale_target ? Json(*calibration.scale_target) : Json();
+  json["files"] = sizes_of(folder);
+  return json.dump(2) + "\n";
+}
+
+Json read_manifest(const fs::path& checkpoint) {
+  const fs::path file = checkpoint / kCheckpointManifest;
+  Json json = Json::parse(read_file(file, kMaxManifestBytes), nullptr, false);
+  require(json.is_object(), "{}: is damaged; want a JSON object", file.string());
+  return json;
+}
+
+template <class T>
+T read_entry(const Json& json, const fs::path& file, const char* key) {
+  const auto found = json.find(key);
+  require(found != json.end() && found->is_number(), "{}: {} is missing or no number", file.string(), key);
+  return found->get<T>();
+}
+
+// What is wrong with a checkpoint; empty where all its files are there.
+std::string damage_of(const fs::path& checkpoint) {
+  try {
+    const Json manifest = read_manifest(checkpoint);
+    const auto files = manifest.find("files");
+    if (files == manifest.end() || !files->is_object()) return "training.json lists no files";
+    for (const auto& [name, bytes] : files->items()) {
+      std::error_code error;
+      const auto size = fs::file_size(checkpoint / name, error);
+      if (error) return name + " is missing";
+      if (bytes != size) return fmt::format("{} has {} bytes, want {}", name, size, bytes.dump());
+    }
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+void write_folder(const fs::path& folder, const Transformer& model, const TrainerState& state, const DataPosition& data,
+                  const Tokenizer* tokenizer) {
+  fs::create_directories(folder);
+  save_model(model, folder);
+  if (tokenizer) tokenizer->save(folder, model.config().context);
+  write_state(folder / kStateFile, model, state);
+  write_file(folder / kCheckpointManifest, manifest_of(folder, state, data));
+  sync_folder(folder);
+}
+
+}  // namespace
+
+fs::path save_checkpoint(const fs::path& run, const Transformer& model, const Trainer& trainer,
+                         const DataPosition& data, const Tokenizer* tokenizer) {
+  const TrainerState state = trainer.state();
+  const auto bad = first_non_finite(model);
+  require(!bad, "checkpoint: not saved at step {}, because {} is not finite", state.step, bad.value_or(""));
+  const fs::path place = run / fmt::format("step-{}", state.step);
+  // A run is the same whenever it comes by, so a whole checkpoint of this step is this one: replacing it would only
+  // open a moment in which there is none.
+  if (fs::exists(place) && damage_of(place).empty()) return place;
+  fs::path partial = place;
+  partial += kPartial;
+  std::error_code ignored;
+  try {
+    fs::remove_all(partial);
+    write_folder(partial, model, state, data, tokenizer);
+    fs::remove_all(place);  // damaged, where there is one
+    fs::rename(partial, place);
+    sync_folder(run);
+  } catch (const fs::filesystem_error& error) {
+    fs::remove_all(partial, ignored);
+    fail("checkpoint: {} cannot be written: {}", place.string(), error.code().message());
+  } catch (...) {
+    fs::remove_all(partial, ignored);
+    throw;
+  }
+  return place;
+}
+
+void remove_old_checkpoints(const fs::path& run, int64_t keep) {
+  const std::vector<fs::path> all = complete_checkpoints(run);
+  std::error_code ignored;
+  for (size_t i = static_cast<size_t>(keep); i < all.size(); ++i) {
+    // The manifest first: a removal that is cut off must not leave something that looks complete.
+    fs::remove(all[i] / kCheckpointManifest, ignored);
+    fs::remove_all(all[i], ignored);
+  }
+}
+
+void remove_partial_checkpoints(const fs::path& run) {
+  std::error_code ignored;
+  std::vector<fs::path> stale;
+  for (const auto& entry : fs::directory_iterator(run, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.compare(0, 5, "step-") == 0 && entry.path().extension() == kPartial) stale.push_back(entry.path());
+  }
+  for (const fs::path& folder : stale) fs::remove_all(folder, ignored);
+  remove_stale_temporaries(run);
+}
+
+std::optional<fs::path> newest_checkpoint(const fs::path& run, const std::function<void(const std::string&)>& message) {
+  for (const fs::path& folder : complete_checkpoints(run)) {
+    const std::string damage = damage_of(folder);
+    if (damage.empty()) return folder;
+    message(fmt::format("{}: is damaged and passed over: {}", folder.string(), damage));
+  }
+  return {};
+}
+
+DataPosition load_training_state(const fs::path& checkpoint, const Transformer& model, Trainer& trainer) {
+  const Json manifest = read_manifest(checkpoint);
+  const fs::path name = checkpoint / kCheckpointManifest;
+  TrainerState state;
+  state.step = read_entry<int64_t>(manifest, name, "step");
+  state.updates = read_entry<int64_t>(manifest, name, "updates");
+  state.calibration.scale_mean = read_entry<double>(manifest, name, "scale_mean");
+  state.calibration.observed_steps = read_entry<int64_t>(manifest, name, "observed_steps");
+  if (manifest.contains("scale_target") && !manifest["scale_target"].is_null()) {
+    state.calibration.scale_target = read_entry<double>(manifest, name, "scale_target");
+  }
+  const SafetensorsFile file = SafetensorsFile::open(checkpoint / kStateFile);
+  for (const Parameter& p : model.parameters()) {
+    if (!p.is_trained) continue;
+    for (const auto& [prefix, moments] : {std::pair("m.", &state.first_moments), {"v.", &state.second_moments}}) {
+      require(file.has(prefix + p.name), "{}: tensor {}{} is missing", file.path().string(), prefix, p.name);
+      moments->push_back(file.read(prefix + p.name, p.master.dtype()));
+      require(moments->back().shape() == p.master.shape(), "{}: tensor {}{} has another shape; got {}, want {}",
+              file.path().string(), prefix, p.name, to_string(moments->back().shape()), to_string(p.master.shape()));
+    }
+  }
+  require(file.has("calibration"), "{}: tensor calibration is missing", file.path().string());
+  const std::vector<double> means = file.read("calibration", Dtype::f64).to_doubles();
+  for (size_t i = 0; i + 1 < means.size(); i += 2) state.calibration.norms.push_back({means[i], means[i + 1]});
+  trainer.restore(state);
+  return {read_entry<uint64_t>(manifest, name, "data_seed"), read_entry<uint64_t>(manifest, name, "data_windows")};
+}
+
+}  // namespace taper

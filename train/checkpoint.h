@@ -1,0 +1,45 @@
+// A training checkpoint: the folder RUN/step-N, complete in itself.
+//   config.json, model.safetensors   the model (model/model_folder.h), masters in f32
+//   tokenizer files                  copied from the data
+//   training.safetensors             AdamW's moments "m.NAME" and "v.NAME", "calibration" f64 [norms, 2]: A and B
+//   training.json                    the manifest, written last: step, updates, data position, running means of the
+//                                    scale, and the size in bytes of every other file
+// It is written as RUN/step-N.partial, synced and renamed, so a folder step-N is whole, whatever happened. What a
+// killed run left behind goes at the next start.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "data/tokenizer.h"
+#include "train/trainer.h"
+
+namespace taper {
+
+// Where the next step's data comes from.
+struct DataPosition {
+  uint64_t seed = 0;
+  uint64_t windows = 0;  // drawn so far (BatchSampler::position)
+};
+
+// Writes RUN/step-N for the state's step N and returns it. Error where a parameter is not finite or the disk refuses;
+// older checkpoints are untouched then and nothing is left behind.
+std::filesystem::path save_checkpoint(const std::filesystem::path& run, const Transformer& model,
+                                      const Trainer& trainer, const DataPosition& data, const Tokenizer* tokenizer);
+
+// Removes all complete checkpoints but the newest `keep`; keep >= 1.
+void remove_old_checkpoints(const std::filesystem::path& run, int64_t keep);
+// Removes what interrupted saves left behind.
+void remove_partial_checkpoints(const std::filesystem::path& run);
+
+// The newest checkpoint whose files are all there in their full size. Those passed over are named to `message`.
+std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& run,
+                                                       const std::function<void(const std::string&)>& message);
+
+// The training state of a checkpoint; parameters come from load_model. Error names file and entry.
+DataPosition load_training_state(const std::filesystem::path& checkpoint, const Transformer& model, Trainer& trainer);
+
+}  // namespace taper
