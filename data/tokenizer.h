@@ -31,8 +31,8 @@ class Tokenizer {
   explicit Tokenizer(Vocabulary vocabulary, std::string_view source = "vocabulary");
 
   // Reads a tokenizer.json, or a vocab.json with the merges.txt beside it, or a folder that holds either
-  // (tokenizer.json goes first). Throws Error naming file and place for anything missing, damaged, or of another kind
-  // than this.
+  // (tokenizer.json goes first). Throws UsageError where there is none, Error naming file and place for anything
+  // damaged or of another kind.
   static Tokenizer load(const std::filesystem::path& file_or_folder);
   // Writes vocab.json, merges.txt, tokenizer.json and tokenizer_config.json into the folder, made if missing; each file
   // under a temporary name, then renamed. Returns only after the folder was loaded again and found equal.
