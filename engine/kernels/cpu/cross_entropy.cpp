@@ -2,10 +2,11 @@
 #include <cmath>
 
 #include "engine/core/parallel.h"
-#include "engine/kernels/cpu/activation.h"
+#include "engine/kernels/cpu/element.h"
 #include "engine/kernels/cpu/gemm.h"
 #include "engine/kernels/cpu/scratch.h"
 #include "engine/kernels/kernels.h"
+#include "engine/kernels/scalar_math.h"
 
 namespace taper::cpu::TAPER_ISA {
 namespace {
@@ -39,7 +40,7 @@ RowResult softmax_row(F* logits, int64_t columns, int64_t target, F& norm) {
   F sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (int64_t i = 0; i < columns; ++i) {
-    logits[i] = exponential(logits[i] - largest);
+    logits[i] = math::exp(logits[i] - largest);
     sum += logits[i];
   }
   norm = F(1) / sum;

@@ -1,0 +1,56 @@
+#include <cmath>
+
+#include "engine/core/parallel.h"
+#include "engine/kernels/cpu/element.h"
+#include "engine/kernels/kernels.h"
+
+namespace taper::cpu::TAPER_ISA {
+namespace {
+
+constexpr int64_t kGrain = int64_t{1} << 14;
+
+// F: the type of the master, the moments and the arithmetic.
+template <class F, class Grad>
+void adamw_range(F* p, F* m, F* v, bf16* copy, const Grad* grad, int64_t count, const AdamwOptions& o) {
+  const F clip = static_cast<F>(o.clip_factor), keep = static_cast<F>(1 - o.lr * o.weight_decay);
+  const F beta1 = static_cast<F>(o.beta1), rest1 = static_cast<F>(1 - o.beta1);
+  const F beta2 = static_cast<F>(o.beta2), rest2 = static_cast<F>(1 - o.beta2);
+  const F rate = static_cast<F>(o.lr / o.correction1), root = static_cast<F>(1 / std::sqrt(o.correction2));
+  const F eps = static_cast<F>(o.eps);
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    const F g = convert_to<F>(grad[i]) * clip;
+    m[i] = beta1 * m[i] + rest1 * g;
+    v[i] = beta2 * v[i] + rest2 * g * g;
+    p[i] = p[i] * keep - rate * m[i] / (std::sqrt(v[i]) * root + eps);
+  }
+  if (!copy) return;
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) copy[i] = convert_to<bf16>(p[i]);
+}
+
+}  // namespace
+}  // namespace taper::cpu::TAPER_ISA
+
+namespace taper {
+
+void cpu::TAPER_ISA::adamw(Out master, Out m, Out v, Out copy, In grad, AdamwOptions options) {
+  // Pieces that stay in the nearest cache until the copy has been written.
+  constexpr int64_t kPiece = 1024;
+  const auto run = [&](auto type, auto grad_type) {
+    using F = typename decltype(type)::type;
+    using Grad = typename decltype(grad_type)::type;
+    parallel_for(master.numel(), kGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; i += kPiece) {
+        adamw_range(master.as<F>() + i, m.as<F>() + i, v.as<F>() + i, copy ? copy.as<bf16>() + i : nullptr,
+                    grad.as<Grad>() + i, end - i < kPiece ? end - i : kPiece, options);
+      }
+    });
+  };
+  with_float_type(grad.dtype, [&](auto grad_type) {
+    if (master.dtype == Dtype::f64) return run(Type<double>(), grad_type);
+    run(Type<float>(), grad_type);
+  });
+}
+
+}  // namespace taper
