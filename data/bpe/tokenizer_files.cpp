@@ -358,13 +358,16 @@ void write_vocabulary(const Vocabulary& v, const fs::path& folder, std::optional
   const std::vector<std::string> spellings = spell_tokens(v);
   std::string merges = "#version: 0.2\n";
   for (const Merge& merge : v.merges) merges += merge_text(merge, spellings) + "\n";
-  write_file(folder / "vocab.json", vocab_text(spellings));
-  write_file(folder / "merges.txt", merges);
-  write_file(folder / "tokenizer_config.json", config_text(v, max_tokens));
-  write_file(folder / "tokenizer.json", tokenizer_json_text(v, spellings));
-  for (const char* name : {"tokenizer.json", "vocab.json"}) {
-    require(read_vocabulary(folder / name) == v, "{}: read back, it is not what was written", (folder / name).string());
+  const std::pair<const char*, std::string> files[] = {{"vocab.json", vocab_text(spellings)},
+                                                       {"merges.txt", merges},
+                                                       {"tokenizer_config.json", config_text(v, max_tokens)},
+                                                       {"tokenizer.json", tokenizer_json_text(v, spellings)}};
+  for (const auto& [name, text] : files) write_file(folder / name, text);
+  for (const auto& [name, text] : files) {
+    require(read_file(folder / name, kMaxFileBytes) == text, "{}: read back, it is not what was written",
+            (folder / name).string());
   }
+  require(read_vocabulary(folder) == v, "{}: read back, the tokenizer is another", folder.string());
 }
 
 }  // namespace taper
