@@ -19,12 +19,12 @@
 #include <string_view>
 #include <vector>
 
+#include "data/bpe/vocabulary.h"
+
 namespace taper {
 
-inline constexpr std::string_view kDocumentMarker = "<|endoftext|>";
-
 struct CorpusOptions {
-  std::string marker{kDocumentMarker};  // empty: the marker is ordinary text
+  std::string marker{kEndOfText};  // empty: the marker is ordinary text
   std::string json_field = "text";
   // The longest JSON line, and the longest run of text without a place to cut it.
   uint64_t max_record_bytes = uint64_t{1} << 30;

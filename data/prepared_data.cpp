@@ -3,16 +3,17 @@
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
-#include <fstream>
 
 #include "data/byte_stream.h"
 #include "engine/core/error.h"
+#include "engine/io/file.h"
 
 namespace taper {
 namespace {
 
 constexpr const char* kManifestName = "data.json";
 constexpr int kFormat = 1;
+constexpr uint64_t kMaxManifestBytes = uint64_t{1} << 28;
 
 nlohmann::json to_json(const PreparedSplit& split) {
   return {{"tokens", split.tokens}, {"documents", split.documents}, {"shards", split.shards}};
@@ -49,6 +50,26 @@ TokenDataset open_split(const std::string& folder, const char* side, PreparedSpl
 
 }  // namespace
 
+uint64_t tokenizer_hash(const Tokenizer& tokenizer) {
+  // FNV-1a over the lengths and bytes of the tokens, the merges and the added tokens.
+  uint64_t hash = 0xCBF29CE484222325u;
+  const auto add = [&](uint64_t word) { hash = (hash ^ word) * 0x100000001B3u; };
+  const auto add_text = [&](std::string_view text) {
+    add(text.size());
+    for (const char c : text) add(static_cast<unsigned char>(c));
+  };
+  const Vocabulary& vocabulary = tokenizer.vocabulary();
+  for (const std::string& token : vocabulary.tokens) add_text(token);
+  for (const Merge& merge : vocabulary.merges) {
+    add(static_cast<uint64_t>(merge.left) << 32 | static_cast<uint32_t>(merge.right));
+  }
+  for (const AddedToken& token : vocabulary.added) {
+    add_text(token.text);
+    add(static_cast<uint64_t>(token.id) << 1 | (token.is_special ? 1 : 0));
+  }
+  return hash;
+}
+
 bool is_prepared_folder(const std::string& path) {
   std::error_code ignored;
   return std::filesystem::is_regular_file(manifest_path(path), ignored);
@@ -63,22 +84,15 @@ void PreparedManifest::write(const std::string& folder) const {
                                {"text_bytes", text_bytes},
                                {"sources", sources},
                                {"split", split}};
-  const std::string path = manifest_path(folder);
-  const std::string temporary = path + ".tmp";
-  std::ofstream out(temporary, std::ios::binary);
-  out << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
-  out.close();
-  require(out.good(), "{}: writing failed", full_path(temporary));
-  std::filesystem::rename(temporary, path);
+  write_file(manifest_path(folder), json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n');
 }
 
 PreparedManifest PreparedManifest::read(const std::string& folder) {
   const std::string path = manifest_path(folder);
-  std::ifstream in(path, std::ios::binary);
-  require_usage(in.good(), "{}: not a prepared folder: {} cannot be read; `prepare` makes one", full_path(folder),
-                path);
+  require_usage(is_prepared_folder(folder), "{}: not a prepared folder: it has no {}; `prepare` makes one",
+                full_path(folder), kManifestName);
   try {
-    const nlohmann::json json = nlohmann::json::parse(in);
+    const nlohmann::json json = nlohmann::json::parse(read_file(path, kMaxManifestBytes));
     require_usage(json.at("format") == kFormat, "{}: unknown format; got {}, want {}", path, json.at("format").dump(),
                   kFormat);
     PreparedManifest manifest;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/token_shards.h"
+#include "data/tokenizer.h"
 
 namespace taper {
 
@@ -28,6 +29,9 @@ struct PreparedManifest {
   // UsageError where the folder or its data.json is missing or damaged.
   static PreparedManifest read(const std::string& folder);
 };
+
+// Of the tables: two tokenizers with the same hash give the same ids.
+uint64_t tokenizer_hash(const Tokenizer& tokenizer);
 
 bool is_prepared_folder(const std::string& path);
 

@@ -55,16 +55,12 @@ Layout read_layout(const std::string& path, const char* head, size_t size) {
   return {kHeaderBytes, is_gpt2 ? sizeof(uint16_t) : sizeof(uint32_t), static_cast<uint64_t>(words[2])};
 }
 
-void widen(const char* bytes, size_t token_bytes, std::vector<uint32_t>& tokens) {
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    uint16_t narrow = 0;
-    if (token_bytes == sizeof(uint16_t)) {
-      std::memcpy(&narrow, bytes + i * sizeof(narrow), sizeof(narrow));
-      tokens[i] = narrow;
-    } else {
-      std::memcpy(&tokens[i], bytes + i * sizeof(uint32_t), sizeof(uint32_t));
-    }
-  }
+// Token `index` of a block; 64 bits, so that no id of a damaged file turns negative.
+uint64_t token_at(const char* bytes, size_t token_bytes, size_t index) {
+  uint32_t wide = 0;
+  // Little-endian: the narrow form is the low half.
+  std::memcpy(&wide, bytes + index * token_bytes, token_bytes);
+  return wide;
 }
 
 }  // namespace
@@ -72,7 +68,7 @@ void widen(const char* bytes, size_t token_bytes, std::vector<uint32_t>& tokens)
 bool is_token_file(const std::string& path) { return has_suffix(path, ".bin"); }
 
 uint64_t read_token_file(const std::string& path, uint64_t vocabulary_size,
-                         const std::function<void(const uint32_t* tokens, size_t count)>& sink) {
+                         const std::function<void(const int32_t* tokens, size_t count)>& sink) {
   ByteStream stream(path);
   std::vector<char> block(kBlockBytes);
   size_t filled = stream.read(block.data(), block.size());
@@ -86,14 +82,14 @@ uint64_t read_token_file(const std::string& path, uint64_t vocabulary_size,
 
   uint64_t done = 0;
   size_t begin = layout.header_bytes;
-  std::vector<uint32_t> tokens;
+  std::vector<int32_t> tokens;
   while (filled > begin) {
     tokens.resize((filled - begin) / layout.token_bytes);
-    widen(block.data() + begin, layout.token_bytes, tokens);
     for (size_t i = 0; i < tokens.size(); ++i) {
-      require(tokens[i] < vocabulary_size,
-              "{}: token {} is outside the tokenizer's vocabulary; got id {}, want below {}", path, done + i, tokens[i],
-              vocabulary_size);
+      const uint64_t id = token_at(block.data() + begin, layout.token_bytes, i);
+      require(id < vocabulary_size, "{}: token {} is outside the tokenizer's vocabulary; got id {}, want below {}",
+              path, done + i, id, vocabulary_size);
+      tokens[i] = static_cast<int32_t>(id);
     }
     if (!tokens.empty()) sink(tokens.data(), tokens.size());
     done += tokens.size();

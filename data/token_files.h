@@ -17,6 +17,6 @@ bool is_token_file(const std::string& path);
 // Calls `sink(tokens, count)` block by block and returns the number of tokens. Errors: other kinds of .bin files, a
 // size that contradicts the header, an odd number of bytes, an id not below `vocabulary_size` (its position is named).
 uint64_t read_token_file(const std::string& path, uint64_t vocabulary_size,
-                         const std::function<void(const uint32_t* tokens, size_t count)>& sink);
+                         const std::function<void(const int32_t* tokens, size_t count)>& sink);
 
 }  // namespace taper

@@ -113,11 +113,12 @@ TokenShardWriter::TokenShardWriter(std::string path, const ShardInfo& info) : im
 
 TokenShardWriter::~TokenShardWriter() = default;
 
-void TokenShardWriter::append(const uint32_t* tokens, size_t count) {
+void TokenShardWriter::append(const int32_t* tokens, size_t count) {
   constexpr size_t kFlushBytes = size_t{1} << 20;
   for (size_t i = 0; i < count; ++i) {
-    require(tokens[i] < impl_->info.vocabulary_size, "{}: token {} is outside the vocabulary; got id {}, want below {}",
-            impl_->path, count_ + i, tokens[i], impl_->info.vocabulary_size);
+    require(tokens[i] >= 0 && static_cast<uint64_t>(tokens[i]) < impl_->info.vocabulary_size,
+            "{}: token {} is outside the vocabulary; got id {}, want below {}", impl_->path, count_ + i, tokens[i],
+            impl_->info.vocabulary_size);
     // Little-endian: the low bytes come first, so the narrow form is a prefix of the wide one.
     const auto* bytes = reinterpret_cast<const unsigned char*>(&tokens[i]);
     impl_->buffer.insert(impl_->buffer.end(), bytes, bytes + impl_->token_bytes);

@@ -33,7 +33,7 @@ class TokenShardWriter {
   TokenShardWriter& operator=(const TokenShardWriter&) = delete;
 
   // Error on an id outside the vocabulary or a failed write (a full disk names the file and the bytes).
-  void append(const uint32_t* tokens, size_t count);
+  void append(const int32_t* tokens, size_t count);
   void finish();
   uint64_t size() const { return count_; }
 

@@ -4,19 +4,21 @@
 
 #include "data/batch_sampler.h"
 #include "engine/core/error.h"
-#include "tests/scratch_folder.h"
+#include "tests/support/temp_dir.h"
 
 using namespace taper;
 
 namespace {
 
 // Token i is i, in shards of 1,000, so that windows cross them.
-TokenDataset counting_data(const ScratchFolder& scratch, uint32_t count) {
+TokenDataset counting_data(const test::TempDir& scratch, uint32_t count) {
   std::vector<std::string> paths;
   for (uint32_t begin = 0; begin == 0 || begin < count; begin += 1000) {
-    paths.push_back(scratch.path(std::to_string(count) + "-" + std::to_string(begin) + ".bin"));
+    paths.push_back((scratch / (std::to_string(count) + "-" + std::to_string(begin) + ".bin")).string());
     TokenShardWriter writer(paths.back(), {1'000'000, 1});
-    for (uint32_t i = begin; i < std::min(count, begin + 1000); ++i) writer.append(&i, 1);
+    for (auto i = static_cast<int32_t>(begin); i < static_cast<int32_t>(std::min(count, begin + 1000)); ++i) {
+      writer.append(&i, 1);
+    }
     writer.finish();
   }
   return {"FILE", paths};
@@ -25,7 +27,7 @@ TokenDataset counting_data(const ScratchFolder& scratch, uint32_t count) {
 }  // namespace
 
 TEST_CASE("batch sampler: the target of a position is the next token of its window") {
-  const ScratchFolder scratch;
+  const test::TempDir scratch;
   const TokenDataset data = counting_data(scratch, 5000);
   BatchSampler sampler(data, 16, 1);
   std::vector<int32_t> tokens(8 * 16), targets(8 * 16);
@@ -39,7 +41,7 @@ TEST_CASE("batch sampler: the target of a position is the next token of its wind
 }
 
 TEST_CASE("batch sampler: the draw depends on seed and position alone") {
-  const ScratchFolder scratch;
+  const test::TempDir scratch;
   const TokenDataset data = counting_data(scratch, 5000);
   std::vector<int32_t> whole(12 * 8), parts(12 * 8), targets(12 * 8);
   BatchSampler(data, 8, 7).next(12, whole.data(), targets.data());
@@ -55,7 +57,7 @@ TEST_CASE("batch sampler: the draw depends on seed and position alone") {
 }
 
 TEST_CASE("batch sampler: every start is drawn, none outside, about equally often") {
-  const ScratchFolder scratch;
+  const test::TempDir scratch;
   const TokenDataset data = counting_data(scratch, 20);
   const BatchSampler sampler(data, 10, 3);
   std::vector<int> drawn(10);
@@ -64,7 +66,7 @@ TEST_CASE("batch sampler: every start is drawn, none outside, about equally ofte
 }
 
 TEST_CASE("batch sampler: T+1 tokens are one window, fewer are refused with both numbers") {
-  const ScratchFolder scratch;
+  const test::TempDir scratch;
   for (const uint32_t count : {0u, 1u, 1024u}) {
     const TokenDataset data = counting_data(scratch, count);
     const std::string text = "needs at least T+1 = 1025 tokens, FILE has " + std::to_string(count);
@@ -83,7 +85,7 @@ TEST_CASE("batch sampler: T+1 tokens are one window, fewer are refused with both
 }
 
 TEST_CASE("evaluation windows: floor((N-1)/T), each token predicted once") {
-  const ScratchFolder scratch;
+  const test::TempDir scratch;
   for (const auto& [size, windows] : {std::pair{1025u, 1}, {2048u, 1}, {2049u, 2}, {3073u, 3}}) {
     CHECK(EvaluationWindows(counting_data(scratch, size), 1024).count() == windows);
   }

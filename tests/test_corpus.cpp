@@ -6,7 +6,7 @@
 
 #include "data/corpus.h"
 #include "engine/core/error.h"
-#include "tests/scratch_folder.h"
+#include "tests/support/temp_dir.h"
 
 using namespace taper;
 
@@ -44,7 +44,7 @@ std::string compressed(const std::string& text) {
 }  // namespace
 
 TEST_CASE("corpus: the marker cuts and nothing else is changed") {
-  const ScratchFolder scratch;
+  const test::TempDir scratch;
   CorpusCounts counts;
   const std::string path =
       scratch.write("a.txt", "one \r\n<|endoftext|>\ntwo<|ENDOFTEXT|><|endoftext|><|endoftext|>\xE6\xAD<|endof");
@@ -55,21 +55,21 @@ TEST_CASE("corpus: the marker cuts and nothing else is changed") {
 }
 
 TEST_CASE("corpus: without a marker its spelling is text") {
-  const ScratchFolder scratch;
+  const test::TempDir scratch;
   CorpusOptions options;
   options.marker.clear();
   CHECK(joined({scratch.write("a.txt", "a<|endoftext|>b")}, options) == "a<|endoftext|>b");
 }
 
 TEST_CASE("corpus: a byte-order mark is dropped at the start of each file only") {
-  const ScratchFolder scratch;
+  const test::TempDir scratch;
   const std::string a = scratch.write("a.txt", "\xEF\xBB\xBFx\xEF\xBB\xBF");
   const std::string b = scratch.write("b.jsonl", "\xEF\xBB\xBF{\"text\": \"y\"}\n");
   CHECK(joined({a, b}) == "x\xEF\xBB\xBF|y|");
 }
 
 TEST_CASE("corpus: files are documents of their own") {
-  const ScratchFolder scratch;
+  const test::TempDir scratch;
   const std::string open = scratch.write("a.txt", "open");
   const std::string closed = scratch.write("b.txt", "closed<|endoftext|>\n");
   const std::string empty = scratch.write("c.txt", "");
@@ -81,12 +81,12 @@ TEST_CASE("corpus: files are documents of their own") {
 }
 
 TEST_CASE("corpus: long documents come in pieces cut before a space, and markers at piece ends are found") {
-  const ScratchFolder scratch;
+  const test::TempDir scratch;
   std::string text;
   while (text.size() < 5'000'000) text += "word \n \xE3\x80\x80 word\xE3\x80\x80 " + std::to_string(text.size());
   std::string expected = text;
   for (const size_t at : {4'000'000u, 3'000'000u, 1'048'570u, 262'140u}) {
-    text.insert(at, kDocumentMarker);
+    text.insert(at, kEndOfText);
     expected.insert(at, 1, '|');
   }
   size_t longest = 0;
@@ -109,7 +109,7 @@ TEST_CASE("corpus: long documents come in pieces cut before a space, and markers
 }
 
 TEST_CASE("corpus: a run without a place to cut is held to the limit") {
-  const ScratchFolder scratch;
+  const test::TempDir scratch;
   const std::string path = scratch.write("a.txt", std::string(5'000'000, 'a'));
   CHECK(joined({path}).size() == 5'000'000);
   CorpusOptions options;
@@ -120,7 +120,7 @@ TEST_CASE("corpus: a run without a place to cut is held to the limit") {
 }
 
 TEST_CASE("corpus: JSON lines") {
-  const ScratchFolder scratch;
+  const test::TempDir scratch;
   const std::string path = scratch.write(
       "a.jsonl",
       "{\"text\":\"one\\n\\u00e9\",\"n\":1}\r\n\n{\"n\":[2],\"text\":\"two<|endoftext|>three\"}\n{\"text\":\"\"}");
@@ -139,7 +139,7 @@ TEST_CASE("corpus: JSON lines") {
 }
 
 TEST_CASE("corpus: zstd files of text and JSON lines, in one or several frames") {
-  const ScratchFolder scratch;
+  const test::TempDir scratch;
   std::string text;
   while (text.size() < 3'000'000) text += "a line of text " + std::to_string(text.size()) + "\n";
   const std::string packed = compressed(text);
@@ -156,22 +156,23 @@ TEST_CASE("corpus: zstd files of text and JSON lines, in one or several frames")
 }
 
 TEST_CASE("corpus: folders are read recursively, sorted, without hidden and foreign files") {
-  const ScratchFolder scratch;
+  const test::TempDir scratch;
   scratch.write("my texts/b.txt", "b<|endoftext|>");
   scratch.write("my texts/a/z.jsonl", "{\"text\":\"z\"}");
   scratch.write("my texts/.hidden.txt", "no");
   scratch.write("my texts/.git/c.txt", "no");
   scratch.write("my texts/picture.png", "no");
   scratch.write("other/picture.png", "no");
-  CHECK(joined({scratch.path("my texts")}) == "z|b|");
-  CHECK(contains(error_of({scratch.path("other")}), "no corpus file in this folder"));
-  CHECK_THROWS_AS(expand_inputs({scratch.path("absent.txt")}), UsageError);
-  CHECK(contains(error_of({scratch.path("absent.txt")}), scratch.path("absent.txt") + ": no such file or folder"));
+  CHECK(joined({(scratch / "my texts").string()}) == "z|b|");
+  CHECK(contains(error_of({(scratch / "other").string()}), "no corpus file in this folder"));
+  CHECK_THROWS_AS(expand_inputs({(scratch / "absent.txt").string()}), UsageError);
+  CHECK(contains(error_of({(scratch / "absent.txt").string()}),
+                 (scratch / "absent.txt").string() + ": no such file or folder"));
   CHECK_THROWS_AS(expand_inputs({}), UsageError);
 }
 
 TEST_CASE("corpus: progress reaches the total") {
-  const ScratchFolder scratch;
+  const test::TempDir scratch;
   const std::string a = scratch.write("a.txt", std::string(600'000, ' '));
   const std::string b = scratch.write("b.txt", "b");
   uint64_t last = 0, total = 0;

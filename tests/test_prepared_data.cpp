@@ -2,15 +2,15 @@
 
 #include "data/prepared_data.h"
 #include "engine/core/error.h"
-#include "tests/scratch_folder.h"
+#include "tests/support/temp_dir.h"
 
 using namespace taper;
 
 namespace {
 
-void write_folder(const ScratchFolder& scratch) {
-  TokenShardWriter writer(scratch.path("train-00000.bin"), {10, 0xFEDCBA9876543210u});
-  const uint32_t tokens[] = {1, 2, 3};
+void write_folder(const test::TempDir& scratch) {
+  TokenShardWriter writer((scratch / "train-00000.bin").string(), {10, 0xFEDCBA9876543210u});
+  const int32_t tokens[] = {1, 2, 3};
   writer.append(tokens, 3);
   writer.finish();
   PreparedManifest manifest;
@@ -19,34 +19,36 @@ void write_folder(const ScratchFolder& scratch) {
   manifest.text_bytes = 7;
   manifest.sources = {"a.txt"};
   manifest.split = "none";
-  manifest.write(scratch.path(""));
+  manifest.write(scratch.path().string());
 }
 
 }  // namespace
 
 TEST_CASE("prepared data: the manifest says what the folder holds") {
-  const ScratchFolder scratch;
-  CHECK_FALSE(is_prepared_folder(scratch.path("")));
-  CHECK_THROWS_WITH_AS(open_training_data(scratch.path("")), doctest::Contains("not a prepared folder"), UsageError);
+  const test::TempDir scratch;
+  CHECK_FALSE(is_prepared_folder(scratch.path().string()));
+  CHECK_THROWS_WITH_AS(open_training_data(scratch.path().string()), doctest::Contains("not a prepared folder"),
+                       UsageError);
   write_folder(scratch);
-  CHECK(is_prepared_folder(scratch.path("")));
-  const PreparedManifest manifest = PreparedManifest::read(scratch.path(""));
+  CHECK(is_prepared_folder(scratch.path().string()));
+  const PreparedManifest manifest = PreparedManifest::read(scratch.path().string());
   CHECK(manifest.info.tokenizer_hash == 0xFEDCBA9876543210u);
   CHECK(manifest.train.documents == 1);
   CHECK(manifest.text_bytes == 7);
   CHECK(manifest.sources == std::vector<std::string>{"a.txt"});
-  CHECK(open_training_data(scratch.path("")).size() == 3);
-  CHECK_THROWS_WITH_AS(open_validation_data(scratch.path("")), doctest::Contains("no validation data"), UsageError);
+  CHECK(open_training_data(scratch.path().string()).size() == 3);
+  CHECK_THROWS_WITH_AS(open_validation_data(scratch.path().string()), doctest::Contains("no validation data"),
+                       UsageError);
 }
 
 TEST_CASE("prepared data: a folder that contradicts itself is refused") {
-  const ScratchFolder scratch;
+  const test::TempDir scratch;
   write_folder(scratch);
-  const std::string good = scratch.read("data.json");
+  const std::string good = test::read_file(scratch / "data.json");
   const auto replaced = [&](const std::string& from, const std::string& to) {
     std::string text = good;
     scratch.write("data.json", text.replace(text.find(from), from.size(), to));
-    CHECK_THROWS_AS(open_training_data(scratch.path("")), UsageError);
+    CHECK_THROWS_AS(open_training_data(scratch.path().string()), UsageError);
   };
   replaced("\"tokens\": 3", "\"tokens\": 4");
   replaced("\"vocabulary_size\": 10", "\"vocabulary_size\": 11");

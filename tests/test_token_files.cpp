@@ -5,7 +5,7 @@
 
 #include "data/token_files.h"
 #include "engine/core/error.h"
-#include "tests/scratch_folder.h"
+#include "tests/support/temp_dir.h"
 
 using namespace taper;
 
@@ -24,10 +24,10 @@ std::string llm_c_header(int32_t magic, int32_t version, int32_t count) {
   return bytes_of(header);
 }
 
-std::vector<uint32_t> tokens_of(const std::string& path, uint64_t vocabulary) {
-  std::vector<uint32_t> all;
+std::vector<int32_t> tokens_of(const std::string& path, uint64_t vocabulary) {
+  std::vector<int32_t> all;
   const uint64_t count = read_token_file(
-      path, vocabulary, [&](const uint32_t* tokens, size_t n) { all.insert(all.end(), tokens, tokens + n); });
+      path, vocabulary, [&](const int32_t* tokens, size_t n) { all.insert(all.end(), tokens, tokens + n); });
   CHECK(count == all.size());
   return all;
 }
@@ -46,10 +46,10 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 }  // namespace
 
 TEST_CASE("token files: llm.c and nanoGPT") {
-  const ScratchFolder scratch;
+  const test::TempDir scratch;
   std::vector<uint16_t> many(1'200'001);
   for (size_t i = 0; i < many.size(); ++i) many[i] = static_cast<uint16_t>(i % 50257);
-  const std::vector<uint32_t> wide(many.begin(), many.end());
+  const std::vector<int32_t> wide(many.begin(), many.end());
   const auto count = static_cast<int32_t>(many.size());
   CHECK(tokens_of(scratch.write("a.bin", llm_c_header(20240520, 1, count) + bytes_of(many)), 50257) == wide);
   CHECK(tokens_of(scratch.write("b.bin", llm_c_header(20240801, 7, count) + bytes_of(wide)), 50257) == wide);
@@ -59,7 +59,7 @@ TEST_CASE("token files: llm.c and nanoGPT") {
 }
 
 TEST_CASE("token files: what contradicts the header or the vocabulary is refused") {
-  const ScratchFolder scratch;
+  const test::TempDir scratch;
   const std::string body = bytes_of(std::vector<uint16_t>{1, 2, 300});
   const auto error = [&](const std::string& bytes) { return error_of(scratch.write("x.bin", bytes), 300); };
   CHECK(contains(error(body), "x.bin: token 2 is outside the tokenizer's vocabulary; got id 300, want below 300"));

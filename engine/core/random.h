@@ -11,7 +11,7 @@ namespace taper {
 std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
 // Names of the streams in use: a new use takes a new number.
-enum class RandomStream : uint32_t { initialisation, batches, sampling, stories, test };
+enum class RandomStream : uint32_t { initialisation, batches, sampling, stories, test, data_split };
 
 class Random {
  public:
