@@ -14,6 +14,7 @@
 #include "engine/core/interrupt.h"
 #include "engine/core/parallel.h"
 #include "engine/core/random.h"
+#include "engine/io/atomic_file.h"
 
 namespace fs = std::filesystem;
 
@@ -48,10 +49,12 @@ class PartialFolder {
   std::string file(const std::string& name) const { return (path_ / name).string(); }
   std::string path() const { return path_.string(); }
   void publish() {
+    sync_folder(path_);
     std::error_code error;
     fs::rename(path_, output_, error);
     require(!error, "{}: cannot be renamed to {}: {}", path_.string(), output_.string(), error.message());
     path_.clear();
+    sync_folder(fs::absolute(output_).parent_path());
   }
 
  private:

@@ -6,7 +6,8 @@
 
 #include "data/byte_stream.h"
 #include "engine/core/error.h"
-#include "engine/io/file.h"
+#include "engine/io/atomic_file.h"
+#include "engine/io/read_file.h"
 
 namespace taper {
 namespace {
