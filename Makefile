@@ -4,7 +4,7 @@
 #: make train      install what is missing, build, prepare data, train, remove the norms, compare   [SIZE DATA BUDGET]
 #: make infer      go on writing from a prompt with the model trained last, or MODEL                [MODEL PROMPT]
 #: make finetune   remove the norms from a pretrained model                                         [MODEL DATA]
-#: make data       prepare data only: DATA, or stories made up here
+#: make data       fetch the TinyStories text, 2.2 GB, into data/corpus/
 #: make test       build and run the tests                                                          [FILTER SANITIZE]
 #: make bench      speed of this machine, of training and of decoding                               [SIZE]
 #: make experiments   the experiments' tables, within BUDGET minutes each                           [DATA BUDGET]

@@ -85,6 +85,10 @@ class TokenSequence {
   }
 
   void end_document() { ends_.push_back(size_); }
+  // What stands after the last document belongs to it.
+  void extend_last_document() {
+    if (!ends_.empty()) ends_.back() = size_;
+  }
   void finish() {
     if (ends_.empty() ? size_ > 0 : ends_.back() < size_) end_document();
     writer_->finish();
@@ -282,9 +286,12 @@ class Preparation {
       corpus.on_progress = [&](uint64_t read, uint64_t total) { options_.on_progress(read, total, out.size()); };
     }
     ParallelEncoder encoder(tokenizer_, marker_, options_.reads_markers ? Special::kMarker : Special::kText, out);
+    const size_t documents_before = out.document_ends().size();
     const CorpusCounts counts = read_corpus(
         files, corpus, [&](std::string_view text, bool document_ends) { encoder.add(text, document_ends); });
     encoder.flush();
+    // Only white space stands after the last marker: a line end, mostly.
+    if (counts.documents == out.document_ends().size() - documents_before) out.extend_last_document();
     manifest_.text_bytes += counts.bytes;
   }
 

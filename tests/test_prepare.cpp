@@ -111,7 +111,7 @@ TEST_CASE("prepare: the number of threads does not show in the files") {
 TEST_CASE("prepare: the fraction deals whole documents out, by the seed") {
   const test::TempDir scratch;
   std::string text;
-  for (int i = 0; i < 200; ++i) text += std::to_string(i) + "<|endoftext|>";
+  for (int i = 0; i < 200; ++i) text += std::to_string(i) + "<|endoftext|>\n";
   PrepareOptions options = options_for({scratch.write("a.txt", text)}, scratch / "a");
   options.valid_fraction = 0.1;
   const auto made = prepare(small_tokenizer(), options);
@@ -120,7 +120,6 @@ TEST_CASE("prepare: the fraction deals whole documents out, by the seed") {
   CHECK(made->split == "validation is 20 of 200 documents, drawn with seed 42");
   const std::vector<int32_t> valid = tokens_of(open_validation_data(scratch / "a"));
   CHECK(std::count(valid.begin(), valid.end(), 0) == 20);
-  CHECK(valid.back() == 0);
   options.output = scratch / "b";
   prepare(small_tokenizer(), options);
   CHECK(tokens_of(open_validation_data(scratch / "b")) == valid);
