@@ -4,7 +4,7 @@
 #: make train      install what is missing, build, prepare data, train, remove the norms, compare   [SIZE DATA BUDGET]
 #: make infer      go on writing from a prompt with the model trained last, or MODEL                [MODEL PROMPT]
 #: make finetune   remove the norms from a pretrained model                                         [MODEL DATA]
-#: make data       fetch the TinyStories text, 2.2 GB, into data/corpus/
+#: make data       fetch the TinyStories text (2.2 GB) into data/corpus, for DATA=data/corpus
 #: make test       build and run the tests                                                          [FILTER SANITIZE]
 #: make bench      speed of this machine, of training and of decoding                               [SIZE]
 #: make experiments   the experiments' tables, within BUDGET minutes each                           [DATA BUDGET]
@@ -55,7 +55,7 @@ out := build/$(configuration)
 objects := $(out)/objects
 
 goals := $(or $(MAKECMDGOALS),all)
-is_building := $(filter-out help clean format,$(goals))
+is_building := $(filter-out help clean format data,$(goals))
 
 ifneq ($(is_building),)
 include third_party/dependencies.mk
@@ -155,8 +155,10 @@ export SIZE DATA MODEL BUDGET THREADS DEVICE PROMPT
 scripts := tools/scripts
 
 .PHONY: train infer finetune data bench experiments report gpu-check gpu-bench
-train infer finetune data bench experiments gpu-bench: all
+train infer finetune bench experiments gpu-bench: all
 	@$(scripts)/$(subst -,_,$@).sh
+data:
+	@$(scripts)/data.sh
 report: all
 	@third_party/install.sh report
 	@$(scripts)/report.sh

@@ -66,7 +66,7 @@ class CliOption {
 
 class Cli {
  public:
-  Cli(std::string name, std::string purpose);
+  Cli(const std::string& name, const std::string& purpose);
   ~Cli();
   Cli(const Cli&) = delete;
   Cli& operator=(const Cli&) = delete;

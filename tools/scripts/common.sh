@@ -1,0 +1,59 @@
+# What the scripts behind the make targets share; sourced, not run.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+bin=${TAPER_BIN:-$PWD/build/bin}
+
+# A stage's headline, then the command it runs.
+stage() { printf '\n== %s\n' "$*" >&2; }
+run() {
+  printf '   %s\n' "$(basename "$1") ${*:2}" >&2
+  "$@"
+}
+
+# The flags of the Makefile's variables that all programs take.
+common_flags=()
+if [ -n "${DEVICE:-}" ]; then common_flags+=(--device "$DEVICE"); fi
+if [ -n "${THREADS:-}" ]; then common_flags+=(--threads "$THREADS"); fi
+
+size=${SIZE:-1M}
+
+# Sets `data` to a prepared folder: DATA itself where it is one, else the tokens of DATA's texts or of made-up stories,
+# prepared once and found again.
+prepare_data() {
+  local source=${DATA:-}
+  if [ -n "$source" ] && [ -e "$source/tokenizer.json" ]; then
+    data=$source
+    return
+  fi
+  local name=stories
+  if [ -n "$source" ]; then
+    if [ ! -e "$source" ]; then
+      echo "DATA: no such file or folder: $(realpath -m "$source")" >&2
+      exit 2
+    fi
+    # Two sources of one name must not share a folder, nor an older state of the source its newer one.
+    name=$(basename "$source")-$( (realpath "$source"; find -L "$source" -type f -printf '%p %s %T@\n' | sort) | cksum | cut -d' ' -f1)
+  fi
+  data=runs/data/$name
+  if [ -e "$data/complete" ]; then
+    stage "data: $data, prepared before"
+    return
+  fi
+  rm -rf "$data" "$data.tokenizer"
+  mkdir -p "$(dirname "$data")"
+  if [ -z "$source" ]; then
+    source=runs/data/stories.txt
+    stage "data: stories made up here (DATA=FILE_OR_FOLDER takes texts of yours)"
+    run "$bin/stories" --megabytes "${MEGABYTES:-20}" --output "$source"
+  fi
+  stage "tokenizer: learning the vocabulary of $source"
+  run "$bin/tokenizer" train --input "$source" --vocab-size "${VOCABULARY:-4096}" --output "$data.tokenizer"
+  stage "data: texts to tokens"
+  run "$bin/prepare" --tokenizer "$data.tokenizer" --input "$source" --valid-fraction 0.05 --output "$data"
+  touch "$data/complete"
+}
+
+# One number or text of a JSON document on stdin.
+json_value() { # key
+  sed -nE "s/.*\"$1\": *\"?([^,\"}]+).*/\1/p" | head -n 1
+}

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# make train: data, tokenizer, a model with norms, the same model with its internal norms tapered away, the comparison,
+# and the fold of the second into one that decodes without those norms.
+. "$(dirname "$0")/common.sh"
+
+prepare_data
+steps=${STEPS:-300}
+runs=runs/train-$size
+flags=(--data "$data" --size "$size" --steps "$steps" --json "${common_flags[@]}")
+
+train() { # variant purpose
+  if [ -e "$runs/$1/summary.json" ]; then
+    stage "$1: trained before in $runs/$1 (remove the folder to train anew)"
+    return
+  fi
+  stage "$1: $2"
+  local how=()
+  # What an interrupted run left goes on from its newest checkpoint.
+  if [ -d "$runs/$1" ]; then how=(--resume); fi
+  run "$bin/pretrain" "${flags[@]}" --variant "$1" --output "$runs/$1" "${how[@]}" >"$runs/$1.json"
+}
+
+mkdir -p "$runs"
+train baseline "a transformer with its norms, $size parameters, $steps steps"
+train internal "the same, its internal norms tapered away during the training"
+
+stage "comparison"
+{
+  printf '%-10s %12s %14s %14s\n' variant "valid loss" "bits per byte" "tokens per s"
+  for variant in baseline internal; do
+    result=$(cat "$runs/$variant.json")
+    printf '%-10s %12.4f %14.4f %14.0f\n' "$variant" "$(json_value valid_loss <<<"$result")" \
+      "$(json_value bits_per_byte <<<"$result")" "$(json_value tokens_per_s <<<"$result")"
+  done
+}
+
+stage "fold: the scales of the tapered norms into the matrices beside them"
+rm -rf "$runs/folded"
+run "$bin/fold" --model "$runs/internal" --output "$runs/folded" "${common_flags[@]}"
+
+stage "done: make infer writes with $runs/folded"
