@@ -148,7 +148,11 @@ class StoryTeller {
     }
     StoryCharacter& elder = roles_['e'] = someone(!hero_is_female);
     elder.name = from_list(elder.is_female ? "elder_woman" : "elder_man");
+    elder.kind = elder.is_female ? "woman" : "man";
+    elder.hands = "hands";
     const bool hero_is_child = roles_['h'].kind == "girl" || roles_['h'].kind == "boy";
+    bound_["season"] = from_list("season");
+    bound_["day"] = from_list("part");
     bound_["home"] = from_list(hero_is_child ? "home" : "animal_home");
   }
 
@@ -156,6 +160,7 @@ class StoryTeller {
     StoryCharacter who;
     who.is_female = is_female;
     who.trait = from_list("trait");
+    who.clothes = from_list("clothes");
     if (random_.next_below(5) < 2) {
       who.kind = is_female ? "girl" : "boy";
       who.hands = "hands";
@@ -249,6 +254,7 @@ class StoryTeller {
     if (form == "kind") return who.kind;
     if (form == "trait") return who.trait;
     if (form == "hands") return who.hands;
+    if (form == "clothes") return who.clothes;
     if (form == "he") return who.is_female ? "she" : "he";
     if (form == "He") return who.is_female ? "She" : "He";
     if (form == "him") return who.is_female ? "her" : "him";

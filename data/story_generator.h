@@ -17,9 +17,10 @@ namespace taper {
 // One who appears in a story. Hero and friend differ in gender, so a pronoun never has two readings between them.
 struct StoryCharacter {
   std::string name;
-  std::string kind;   // "girl", "badger"
-  std::string trait;  // "curious"
-  std::string hands;  // what it holds things with: "hands", "paws", "wings"
+  std::string kind;     // "girl", "badger"
+  std::string trait;    // "curious"
+  std::string clothes;  // "green scarf"
+  std::string hands;    // what it holds things with: "hands", "paws", "wings"
   bool is_female = false;
 };
 
@@ -36,11 +37,12 @@ Story generate_story(uint64_t seed, uint32_t index);
 void generate_stories(uint64_t seed, uint64_t bytes, const std::function<void(std::string_view piece)>& sink);
 
 // The template language of the words and plots:
+//   {season} {day} {home}   those of the story
 //   [a|b|c]      one of these, at random; may be nested
 //   {@list}      one entry of a word list; {@list f e} tells it of the roles f and e, which the list calls x and y
 //   {key=@list}  chooses an entry once and keeps it as {key}; its last word is {key.noun}
-//   {h} {h.he} {h.him} {h.his} {h.self} {h.kind} {h.trait} {h.hands}   the hero; f the friend, e the elder, w a
-//   stranger;
+//   {h} {h.he} {h.him} {h.his} {h.self} {h.kind} {h.trait} {h.hands} {h.clothes}   the hero; f the friend, e the elder,
+//   w a stranger;
 //                {h.He} and {h.His} with a capital
 // `a` becomes `an` where the next word asks for it, and sentences and quotes begin with a capital.
 struct WordList {

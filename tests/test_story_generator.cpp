@@ -68,7 +68,7 @@ std::vector<std::string> paragraphs_of(const std::string& text) {
 }  // namespace
 
 TEST_CASE("stories: the same seed gives the same bytes on every machine") {
-  CHECK(fnv1a(stories(1, 100'000)) == 4799628407211143851u);
+  CHECK(fnv1a(stories(1, 100'000)) == 17861474957879827680u);
   const std::string text = stories(7, 50'000);
   CHECK(text == stories(7, 50'000));
   CHECK(stories(7, 100'000).substr(0, text.size()) == text);
@@ -87,7 +87,7 @@ TEST_CASE("stories: many plots, many words, few sentences twice") {
   CHECK(words.size() > 1500);
   const std::vector<std::string> sentences = sentences_of(text);
   const std::set<std::string> distinct(sentences.begin(), sentences.end());
-  CHECK(static_cast<double>(distinct.size()) > 0.8 * static_cast<double>(sentences.size()));
+  CHECK(static_cast<double>(distinct.size()) > 0.95 * static_cast<double>(sentences.size()));
 }
 
 TEST_CASE("stories: the letters of articles, capitals and quotes are right") {
