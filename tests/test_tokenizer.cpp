@@ -75,7 +75,9 @@ TEST_CASE("tokenizer: runs without a split point") {
   SKIP_WITHOUT_SHARED("bpe/bpe_cases.json");
   SKIP_WITHOUT_SHARED("gpt2/vocab.json");
   const Tokenizer tokenizer = gpt2();
-  for (const json& one : bpe_cases()["long"]) {
+  const json cases = bpe_cases();
+  REQUIRE(cases["long"].size() > 0);
+  for (const json& one : cases["long"]) {
     CAPTURE(one["name"].get<std::string>());
     const auto text = repeated(one["unit"].get<std::string>(), one["repeat"].get<std::int64_t>());
     const Ids ids = tokenizer.encode(text, Special::kText);
@@ -94,7 +96,9 @@ TEST_CASE("tokenizer: bytes that are no UTF-8 are kept") {
   SKIP_WITHOUT_SHARED("bpe/bpe_cases.json");
   SKIP_WITHOUT_SHARED("gpt2/vocab.json");
   const Tokenizer tokenizer = gpt2();
-  for (const json& one : bpe_cases()["invalid_utf8"]) {
+  const json cases = bpe_cases();
+  REQUIRE(cases["invalid_utf8"].size() > 0);
+  for (const json& one : cases["invalid_utf8"]) {
     CAPTURE(one["name"].get<std::string>());
     const std::string bytes = from_hex(one["bytes_hex"].get<std::string>());
     const auto ids = one["ids_lossless_bytes"].get<Ids>();
