@@ -2,15 +2,55 @@
 #include "engine/kernels/cpu/gemm.h"
 
 #include "engine/core/cpu_features.h"
+#include "engine/core/parallel.h"
+#include "engine/kernels/cpu/element.h"
+#include "engine/kernels/scalar_math.h"
 
 namespace taper::cpu::TAPER_ISA {
+namespace {
 
-void gemm(const Gemm& g) {
-  if (g.m == 0 || g.n == 0) return;
+// Elements of a block of c between the product and the activation: it should still be in the cache.
+constexpr int64_t kBlockElements = int64_t{1} << 19;
+
+void multiply(const Gemm& g) {
 #if defined(TAPER_ONEDNN) && defined(__AVX512F__)
   if (g.dtype != Dtype::f64 && g.k > 0) return gemm_onednn(g);
 #endif
   gemm_eigen(g);
+}
+
+void activate(const Gemm& g) {
+  with_float_type(g.c_dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    math::with_function(g.act, [&](auto function) {
+      parallel_for(g.m, 1 + (int64_t{1} << 13) / g.n, [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) {
+          const T* c = static_cast<const T*>(g.c) + row * g.c_stride;
+          T* y = static_cast<T*>(g.activated) + row * g.c_stride;
+#pragma omp simd
+          for (int64_t i = 0; i < g.n; ++i) {
+            y[i] = convert_to<T>(decltype(function)::value(convert_to<Compute<T>>(c[i])));
+          }
+        }
+      });
+    });
+  });
+}
+
+}  // namespace
+
+void gemm(const Gemm& g) {
+  if (g.m == 0 || g.n == 0) return;
+#if defined(__x86_64__) && defined(__AVX512F__)
+  if (g.dtype == Dtype::bf16 && g.k > 0 && has_amx_bf16()) return amx::gemm_amx(g);
+#endif
+  if (!g.activated) return multiply(g);
+  const int64_t step = kBlockElements / g.n / 32 * 32 + 32;
+  for (int64_t row = 0; row < g.m; row += step) {
+    const Gemm block = g.rows(row, row + step < g.m ? row + step : g.m);
+    multiply(block);
+    activate(block);
+  }
 }
 
 }  // namespace taper::cpu::TAPER_ISA

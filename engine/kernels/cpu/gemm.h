@@ -2,11 +2,7 @@
 // calls gemm(), which alone decides between the backends.
 #pragma once
 
-#include "engine/core/dtype.h"
-
-#ifndef TAPER_ISA
-#define TAPER_ISA base
-#endif
+#include "engine/kernels/kernels.h"
 
 namespace taper::cpu {
 
@@ -29,6 +25,9 @@ struct Gemm {
   Dtype c_dtype = Dtype::f32;
   bool adds = false;           // to what c holds
   const void* bias = nullptr;  // [n], f32 (f64 for f64), added to every row; never together with `adds`
+  // act(c) goes here, rows as in c; it may be c. Only gemm() and gemm_amx() see to it.
+  void* activated = nullptr;
+  Activation act = Activation::none;
 
   // Rows [begin, end) of c alone.
   Gemm rows(int64_t begin, int64_t end) const {
@@ -36,6 +35,7 @@ struct Gemm {
     part.m = end - begin;
     part.a.data = static_cast<const char*>(a.data) + (a.is_transposed ? begin : begin * a.stride) * size_of(dtype);
     part.c = static_cast<char*>(c) + begin * c_stride * size_of(c_dtype);
+    if (activated) part.activated = static_cast<char*>(activated) + begin * c_stride * size_of(c_dtype);
     return part;
   }
   // Columns [begin, end) of c alone.
@@ -49,12 +49,23 @@ struct Gemm {
   }
 };
 
-namespace TAPER_ISA {
-void gemm(const Gemm& g);
+// Each instruction set has its own: gemm() chooses, the others are one backend each, which takes any product.
+#define TAPER_GEMM(isa)           \
+  namespace isa {                 \
+  void gemm(const Gemm& g);       \
+  void gemm_eigen(const Gemm& g); \
+  }
+TAPER_GEMM(base)
+TAPER_GEMM(avx2)
+TAPER_GEMM(avx512)
+#undef TAPER_GEMM
 
-// One backend each. All of them take any product of the kinds above.
-void gemm_eigen(const Gemm& g);
-}  // namespace TAPER_ISA
+#if defined(__x86_64__)
+namespace amx {
+// bf16 operands alone, where has_amx_bf16().
+void gemm_amx(const Gemm& g);
+}  // namespace amx
+#endif
 
 #ifdef TAPER_ONEDNN
 // f32 and bf16 alone. Dispatches on the processor itself, held to what TAPER_ISA allows.

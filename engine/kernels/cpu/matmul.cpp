@@ -8,9 +8,6 @@
 namespace taper::cpu::TAPER_ISA {
 namespace {
 
-// Elements of a block of the output between the product and the activation: it should still be in the cache.
-constexpr int64_t kBlockElements = int64_t{1} << 19;
-
 // Parts of the rows over which dbias is summed apart, whatever the number of threads.
 constexpr int64_t kBiasParts = 16;
 
@@ -21,14 +18,6 @@ struct Identity {
     return T(1);
   }
 };
-
-template <class T, class Function>
-void apply_activation(T* y, const T* pre, int64_t count) {
-  parallel_for(count, int64_t{1} << 13, [&](int64_t begin, int64_t end) {
-#pragma omp simd
-    for (int64_t i = begin; i < end; ++i) y[i] = convert_to<T>(Function::value(convert_to<Compute<T>>(pre[i])));
-  });
-}
 
 template <class T, class Function>
 void activation_backward_rows(T* dpre, Compute<T>* dbias, const T* dy, const T* pre, int64_t rows, int64_t columns) {
@@ -118,21 +107,11 @@ void cpu::TAPER_ISA::linear_fwd(Out y, Out pre, In x, In w, In bias, Activation 
   const View& target = pre ? pre : y;
   Gemm g = gemm_of(target, x, w, {false, true});
   g.bias = bias.data;
-  if (act == Activation::none) {
-    gemm(g);
-    return;
+  if (act != Activation::none) {
+    g.act = act;
+    g.activated = y.data;
   }
-  const int64_t step = kBlockElements / (g.n + 1) / 32 * 32 + 32;
-  for (int64_t row = 0; row < g.m; row += step) {
-    const int64_t end = row + step < g.m ? row + step : g.m;
-    gemm(g.rows(row, end));
-    with_float_type(y.dtype, [&](auto type) {
-      using T = typename decltype(type)::type;
-      math::with_function(act, [&](auto function) {
-        apply_activation<T, decltype(function)>(y.as<T>() + row * g.n, target.as<T>() + row * g.n, (end - row) * g.n);
-      });
-    });
-  }
+  gemm(g);
 }
 
 void cpu::TAPER_ISA::linear_act_bwd(Out dpre, Acc dbias, In dy, In pre, Activation act) {
