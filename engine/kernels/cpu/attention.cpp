@@ -1,184 +1,16 @@
 // Blocked causal attention with the online softmax of FlashAttention (Dao et al., arXiv 2205.14135; the backward's
 // order, key blocks outside and queries inside, is FlashAttention-2's, arXiv 2307.08691). Scores exist only as one
-// kBlock x kBlock tile at a time. All arithmetic happens on packed copies in float (double for f64): rows padded with
-// zeros to a multiple of the micro-kernel's width, so that it has no remainders to treat.
-#include <atomic>
+// kBlock x kBlock tile at a time.
+#include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
-#include "engine/core/allocator.h"
-#include "engine/core/parallel.h"
-#include "engine/kernels/cpu/element.h"
+#include "engine/kernels/cpu/attention_blocks.h"
 #include "engine/kernels/kernels.h"
 #include "engine/kernels/scalar_math.h"
 
 namespace taper::cpu::TAPER_ISA {
 namespace {
-
-// The micro-kernel holds kRows x kVectors vectors of sums in registers.
-#if defined(__AVX512F__)
-constexpr int kVectorBytes = 64, kRows = 8, kVectors = 2;
-#elif defined(__AVX2__)
-constexpr int kVectorBytes = 32, kRows = 4, kVectors = 2;
-#else
-constexpr int kVectorBytes = 16, kRows = 4, kVectors = 2;
-#endif
-
-constexpr int64_t kBlock = 64;  // queries, and keys, of a tile
-
-template <class C>
-struct Simd {
-  typedef C Vector __attribute__((vector_size(kVectorBytes)));
-  static constexpr int64_t kLanes = kVectorBytes / static_cast<int64_t>(sizeof(C));
-  static constexpr int64_t kColumns = kLanes * kVectors;
-};
-
-inline int64_t rounded_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
-
-// A product's left operand: element (row, k) at data[row * row_step + k * k_step].
-template <class C>
-struct Left {
-  const C* data;
-  int64_t row_step;
-  int64_t k_step;
-};
-
-// c[0:kRows, 0:columns] (+)= a[0:kRows, first:last] b[first:last, 0:columns]; columns a multiple of kColumns.
-template <class C>
-void multiply_strip(C* c, int64_t c_step, bool adds, const Left<C>& a, const C* b, int64_t b_step, int64_t columns,
-                    int64_t first, int64_t last) {
-  using Vector = typename Simd<C>::Vector;
-  constexpr int64_t kLanes = Simd<C>::kLanes;
-  for (int64_t column = 0; column < columns; column += Simd<C>::kColumns) {
-    Vector sum[kRows][kVectors];
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) {
-        sum[r][v] = adds ? *reinterpret_cast<const Vector*>(c + r * c_step + column + v * kLanes) : Vector{};
-      }
-    }
-    const C* left = a.data + first * a.k_step;
-    const C* right = b + first * b_step + column;
-    for (int64_t k = first; k < last; ++k, left += a.k_step, right += b_step) {
-      Vector factor[kVectors];
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) factor[v] = *reinterpret_cast<const Vector*>(right + v * kLanes);
-#pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) {
-        const C value = left[r * a.row_step];
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) sum[r][v] += value * factor[v];
-      }
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) {
-        *reinterpret_cast<Vector*>(c + r * c_step + column + v * kLanes) = sum[r][v];
-      }
-    }
-  }
-}
-
-// Where the heads lie in qkv and y.
-struct Layout {
-  int64_t batch, tokens, heads, kv_heads, size;
-  int64_t padded;  // size, rounded up to the micro-kernel's width
-  int64_t blocks;
-
-  Layout(In qkv, const AttentionOptions& options, int64_t columns)
-      : batch(qkv.shape[0]),
-        tokens(qkv.shape[1]),
-        heads(options.heads),
-        kv_heads(options.kv_heads),
-        size(options.head_size),
-        padded(rounded_up(size, columns)),
-        blocks((tokens + kBlock - 1) / kBlock) {}
-
-  int64_t group() const { return heads / kv_heads; }
-  int64_t pairs() const { return batch * kv_heads; }  // of a sequence and a head of keys
-  int64_t qkv_width() const { return (heads + 2 * kv_heads) * size; }
-  int64_t qkv_offset(int64_t b, int64_t head) const { return b * tokens * qkv_width() + head * size; }
-  int64_t y_offset(int64_t b, int64_t head) const { return b * tokens * heads * size + head * size; }
-  int64_t stat_offset(int64_t b, int64_t head) const { return (b * heads + head) * tokens; }
-  int64_t rows_in(int64_t block) const { return std::min(kBlock, tokens - block * kBlock); }
-};
-
-// Rows of one head inside a wider tensor.
-struct Rows {
-  int64_t offset;
-  int64_t step;
-  int64_t count;
-};
-
-// to[row][0:padded] = factor * rows, zeros behind them, up to kBlock rows.
-template <class C>
-void pack_rows(C* to, In from, const Rows& rows, const Layout& layout, C factor) {
-  with_float_type(from.dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
-    for (int64_t r = 0; r < rows.count; ++r) {
-      const T* source = from.as<T>() + rows.offset + r * rows.step;
-      C* row = to + r * layout.padded;
-#pragma omp simd
-      for (int64_t d = 0; d < layout.size; ++d) row[d] = factor * convert_to<C>(source[d]);
-      for (int64_t d = layout.size; d < layout.padded; ++d) row[d] = 0;
-    }
-  });
-  std::fill(to + rows.count * layout.padded, to + kBlock * layout.padded, C(0));
-}
-
-// to[d][key], d < size, kBlock keys a row, from rows packed before.
-template <class C>
-void transpose_block(C* to, const C* from, const Layout& layout) {
-  for (int64_t d = 0; d < layout.size; ++d) {
-#pragma omp simd
-    for (int64_t key = 0; key < kBlock; ++key) to[d * kBlock + key] = from[key * layout.padded + d];
-  }
-}
-
-template <class C>
-void unpack_rows(Acc to, const Rows& rows, const C* from, const Layout& layout, C factor) {
-  with_float_type(to.dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
-    for (int64_t r = 0; r < rows.count; ++r) {
-      T* target = to.as<T>() + rows.offset + r * rows.step;
-      const C* row = from + r * layout.padded;
-      if (to.add) {
-#pragma omp simd
-        for (int64_t d = 0; d < layout.size; ++d) {
-          target[d] = convert_to<T>(convert_to<C>(target[d]) + factor * row[d]);
-        }
-      } else {
-#pragma omp simd
-        for (int64_t d = 0; d < layout.size; ++d) target[d] = convert_to<T>(factor * row[d]);
-      }
-    }
-  });
-}
-
-// Units of work taken in turn by the threads of the team, each with its own scratch memory of `scratch` elements.
-template <class C, class Body>
-void share_out(int64_t units, int64_t scratch, Body&& body) {
-  if (units == 0) return;
-  const int threads = static_cast<int>(std::min<int64_t>(units, thread_count()));
-  const int64_t each = rounded_up(scratch, 64);
-  C* memory = static_cast<C*>(allocate(threads * each * static_cast<int64_t>(sizeof(C)), "attention's scratch memory"));
-  std::atomic<int64_t> next{0};
-  parallel_team(
-      [&](const Worker& worker) {
-        for (int64_t unit = next++; unit < units; unit = next++) body(unit, memory + worker.index * each);
-      },
-      threads);
-  release(memory);
-}
-
-// The blocks of part `part` of `parts`: outer and inner ones together, so that all parts have equal work under the
-// causal mask. parts <= ceil(blocks / 2).
-inline bool is_in_part(int64_t block, int64_t blocks, int64_t part, int64_t parts) {
-  return std::min(block, blocks - 1 - block) % parts == part;
-}
 
 // --- forward ---
 
@@ -199,7 +31,7 @@ class Forward {
                               ? 1
                               : std::min(most_parts, (4 * threads) / std::max<int64_t>(1, layout_.pairs()));
     const int64_t keys = layout_.blocks * kBlock * layout_.padded;
-    const int64_t scratch = 2 * keys + 2 * kBlock * layout_.padded + kBlock * kBlock + 2 * kBlock;
+    const int64_t scratch = 2 * keys + 2 * kBlock * layout_.padded + kBlock * kBlock + kBlock * (1 + kColumns);
     share_out<C>(layout_.pairs() * parts, scratch, [&](int64_t unit, C* memory) {
       C* keys_memory = memory;
       run_unit(unit / parts, unit % parts, parts, keys_memory, memory + keys, memory + 2 * keys);
@@ -234,7 +66,7 @@ class Forward {
     const int64_t count = l.rows_in(block);
     pack_rows(q, qkv_, {l.qkv_offset(b, head) + block * kBlock * l.qkv_width(), l.qkv_width(), count}, l, scale_);
     std::fill(greatest, greatest + kBlock, -std::numeric_limits<C>::infinity());
-    std::fill(total, total + kBlock, C(0));
+    std::fill(total, total + kBlock * kColumns, C(0));
     for (int64_t key_block = 0; key_block <= block; ++key_block) {
       const C* kt_block = kt + key_block * block_size;
       const C* v_block = v + key_block * block_size;
@@ -246,43 +78,62 @@ class Forward {
         multiply_strip(tile, kBlock, false, {q + row * l.padded, l.padded, 1}, kt_block, kBlock, columns, 0, l.size);
         for (int64_t r = 0; r < kRows; ++r) {
           const int64_t visible = is_diagonal ? row + r + 1 : kBlock;
-          soften_row(tile + r * kBlock, visible, columns, greatest[row + r], total[row + r], sum + (row + r) * l.padded,
-                     key_block == 0);
+          soften_row(tile + r * kBlock, visible, columns, greatest[row + r], total + (row + r) * kColumns,
+                     sum + (row + r) * l.padded, key_block == 0);
         }
         multiply_strip(sum + row * l.padded, l.padded, key_block > 0, {tile, kBlock, 1}, v_block, l.padded, l.padded, 0,
                        seen);
       }
     }
     for (int64_t r = 0; r < count; ++r) {
-      const C factor = C(1) / total[r];
+      C whole = 0;
+      for (int64_t i = 0; i < kColumns; ++i) whole += total[r * kColumns + i];
       unpack_rows(y_, {l.y_offset(b, head) + (block * kBlock + r) * l.heads * l.size, 0, 1}, sum + r * l.padded, l,
-                  factor);
-      lse_.as<C>()[l.stat_offset(b, head) + block * kBlock + r] = greatest[r] + std::log(total[r]);
+                  C(1) / whole);
+      lse_.as<C>()[l.stat_offset(b, head) + block * kBlock + r] = greatest[r] + std::log(whole);
     }
   }
 
-  // Turns a row of scores into exp(score - greatest) and rescales what was summed under a smaller greatest score.
-  void soften_row(C* row, int64_t visible, int64_t columns, C& greatest, C& total, C* sum, bool is_first) const {
+  // Turns a row of scores into exp(score - greatest) and rescales what was summed under a smaller greatest score. Sums
+  // are kept by lane and added up at the end.
+  void soften_row(C* row, int64_t visible, int64_t columns, C& greatest, C* total, C* sum, bool is_first) const {
     for (int64_t i = visible; i < columns; ++i) row[i] = -std::numeric_limits<C>::infinity();
-    C most = greatest;
-#pragma omp simd reduction(max : most)
-    for (int64_t i = 0; i < columns; ++i) most = std::max(most, row[i]);
-    C added = 0;
-#pragma omp simd reduction(+ : added)
-    for (int64_t i = 0; i < columns; ++i) {
-      row[i] = math::exp(row[i] - most);
-      added += row[i];
-    }
-    if (!is_first && most > greatest) {
+    const C most = std::max(greatest, greatest_of(row, columns));
+    if (most > greatest) {
       const C factor = math::exp(greatest - most);
-      total *= factor;
 #pragma omp simd
-      for (int64_t d = 0; d < layout_.padded; ++d) sum[d] *= factor;
+      for (int64_t i = 0; i < kColumns; ++i) total[i] *= factor;
+      if (!is_first) {
+#pragma omp simd
+        for (int64_t d = 0; d < layout_.padded; ++d) sum[d] *= factor;
+      }
+      greatest = most;
     }
-    greatest = most;
-    total += added;
+    for (int64_t column = 0; column < columns; column += kColumns) {
+#pragma omp simd
+      for (int64_t i = 0; i < kColumns; ++i) {
+        const C p = math::exp(row[column + i] - most);
+        row[column + i] = p;
+        total[i] += p;
+      }
+    }
   }
 
+  static C greatest_of(const C* row, int64_t columns) {
+    C lane[kColumns];
+    std::copy(row, row + kColumns, lane);
+    for (int64_t column = kColumns; column < columns; column += kColumns) {
+#pragma omp simd
+      for (int64_t i = 0; i < kColumns; ++i) lane[i] = lane[i] > row[column + i] ? lane[i] : row[column + i];
+    }
+    for (int64_t width = kColumns / 2; width >= 1; width /= 2) {
+#pragma omp simd
+      for (int64_t i = 0; i < width; ++i) lane[i] = lane[i] > lane[i + width] ? lane[i] : lane[i + width];
+    }
+    return lane[0];
+  }
+
+  static constexpr int64_t kColumns = Simd<C>::kColumns;
   const Accumulator y_;
   const View& lse_;
   const ConstView& qkv_;
@@ -318,14 +169,14 @@ class Backward {
     const int64_t dq_size = rows * l.padded;
     const int64_t units = l.pairs() * parts_;
     if (units == 0 || l.blocks == 0) return;
-    C* dq = static_cast<C*>(allocate(units * dq_size * static_cast<int64_t>(sizeof(C)), "attention's gradient"));
-    share_out<C>(units, scratch,
-                 [&](int64_t unit, C* memory) { run_unit(unit / parts_, unit % parts_, dq + unit * dq_size, memory); });
-    share_out<C>(l.pairs() * l.blocks, kBlock * l.padded, [&](int64_t unit, C*) {
-      const int64_t pair = unit / l.blocks;
-      sum_parts(pair, unit % l.blocks, dq + pair * parts_ * dq_size, dq_size);
+    const Scratch<C> dq(units * dq_size);
+    share_out<C>(units, scratch, [&](int64_t unit, C* memory) {
+      run_unit(unit / parts_, unit % parts_, dq.get() + unit * dq_size, memory);
     });
-    release(dq);
+    share_out<C>(l.pairs() * l.blocks, 0, [&](int64_t unit, C*) {
+      const int64_t pair = unit / l.blocks;
+      sum_parts(pair, unit % l.blocks, dq.get() + pair * parts_ * dq_size, dq_size);
+    });
   }
 
  private:
