@@ -94,6 +94,7 @@ struct TokenShardWriter::Impl {
   }
 
   void flush(size_t bytes) {
+    if (bytes == 0) return;
     checksum.add(buffer.data(), bytes);
     write(buffer.data(), bytes);
     buffer.erase(buffer.begin(), buffer.begin() + static_cast<std::ptrdiff_t>(bytes));
@@ -200,6 +201,7 @@ TokenShard::TokenShard(TokenShard&& other) noexcept
       map_bytes_(other.map_bytes_) {}
 
 void TokenShard::copy(uint64_t position, uint64_t count, int32_t* out) const {
+  if (count == 0) return;
   const unsigned char* from = map_ + kHeaderBytes + position * token_bytes_;
   if (token_bytes_ == sizeof(int32_t)) {
     std::memcpy(out, from, count * sizeof(int32_t));
