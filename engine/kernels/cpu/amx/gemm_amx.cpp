@@ -21,7 +21,7 @@ namespace {
 
 constexpr int64_t kTile = 32;        // rows, columns and depth of a unit of work
 constexpr int64_t kHalfTile = 512;   // elements of a register tile
-constexpr int64_t kDepthTiles = 32;  // k tiles of one pass: a panel of b stays in the cache
+constexpr int64_t kDepthTiles = 16;  // k tiles of one pass: a panel of b stays in the cache
 constexpr int64_t kBlockTiles = 8;   // rows of tiles that share a panel of b
 
 int64_t tiles_of(int64_t n) { return (n + kTile - 1) / kTile; }
