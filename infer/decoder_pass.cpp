@@ -1,0 +1,298 @@
+#include "infer/decoder_pass.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/core/shape.h"
+#include "model/attention.h"
+
+namespace taper {
+namespace {
+
+bool is_power_of_two(int n) { return (n & (n - 1)) == 0; }
+
+// Hands out parts of one block of memory; counts them first.
+class Layout {
+ public:
+  explicit Layout(std::byte* base) : base_(base) {}
+  template <class T>
+  T* take(int64_t count, int64_t element = sizeof(T)) {
+    std::byte* place = base_ ? base_ + used_ : nullptr;
+    // A line between any two, so that no two threads write to one.
+    used_ += round_up(checked_product(count, element, "decode: workspace"), kCacheLine) + kCacheLine;
+    return reinterpret_cast<T*>(place);
+  }
+  int64_t used() const { return used_; }
+
+ private:
+  std::byte* base_;
+  int64_t used_ = 0;
+};
+
+}  // namespace
+
+DecodeWorkspace::DecodeWorkspace(const DecodeWeights& weights, int64_t rows, int64_t logits_rows, int threads) {
+  const DecodeShape& s = weights.shape();
+  const int64_t input = size_of(weights.kernels().input_dtype);
+  own.resize(static_cast<size_t>(threads));
+  attention.resize(static_cast<size_t>(threads));
+  scores_stride = round_up(s.config.context, kPanelRows);
+  part_stride = rows * s.channels;
+  const auto lay_out = [&](std::byte* base) {
+    Layout layout(base);
+    const auto stream = [&](Stream& stream, int64_t count) {
+      stream.h = layout.take<float>(count * s.channels);
+      stream.x = layout.take<std::byte>(count * s.channels_k, input);
+    };
+    stream(shared, rows);
+    for (Stream& each : own) stream(each, std::min(rows, kOwnRows));
+    for (Attention& each : attention) {
+      each.scores = layout.take<float>(kAttentionTile * scores_stride);
+      each.inputs = layout.take<std::byte>(kAttentionTile * std::max(scores_stride, s.config.head_size + 1), input);
+      each.mixed = layout.take<float>(kAttentionTile * round_up(s.config.head_size, kPanelRows));
+    }
+    qkv = layout.take<float>(rows * s.groups * s.group_rows);
+    attended = layout.take<std::byte>(rows * s.attention_k, input);
+    up = layout.take<float>(rows * s.hidden_rows());
+    activated = layout.take<std::byte>(rows * s.hidden, input);
+    for (float*& part : parts) part = layout.take<float>(kMaxSlices * part_stride);
+    logits = layout.take<float>(logits_rows * s.vocabulary);
+    return layout.used();
+  };
+  memory_ = HugeMemory(lay_out(nullptr), "decode: workspace");
+  lay_out(memory_.data());
+}
+
+DecoderPass::DecoderPass(const DecodeWeights& weights, const KvCache& cache, DecodeWorkspace& workspace,
+                         std::span<const DecodeRow> rows, int64_t first_logits_row, const Worker& worker)
+    : weights_(weights),
+      kernels_(weights.kernels()),
+      shape_(weights.shape()),
+      cache_(cache),
+      ws_(workspace),
+      rows_(rows),
+      row_count_(std::ssize(rows)),
+      first_logits_row_(first_logits_row),
+      worker_(worker),
+      owns_branches_(is_power_of_two(worker.count) && worker.count <= std::min(shape_.groups, shape_.slices)),
+      owns_rows_(row_count_ <= kOwnRows),
+      stream_(owns_rows_ ? ws_.own[static_cast<size_t>(worker.index)] : ws_.shared),
+      input_size_(size_of(kernels_.input_dtype)) {}
+
+void DecoderPass::run() {
+  embed();
+  for (int64_t i = 0; i < shape_.config.layers; ++i) {
+    const LayerWeights& layer = weights_.layers[static_cast<size_t>(i)];
+    residual_norm(layer.norm1, i == 0 ? nullptr : weights_.layers[static_cast<size_t>(i - 1)].down.bias, 1);
+    attention(i);
+    residual_norm(layer.norm2, layer.out.bias, 0);
+    mlp(layer);
+  }
+  if (first_logits_row_ == row_count_) return;
+  residual_norm(weights_.final_norm, weights_.layers.back().down.bias, 1, first_logits_row_);
+  unembed();
+}
+
+void DecoderPass::embed() {
+  int64_t begin = 0, end = row_count_;
+  if (!owns_rows_) worker_.part(row_count_, 1, begin, end);
+  for (int64_t r = begin; r < end; ++r) {
+    const DecodeRow& row = rows_[static_cast<size_t>(r)];
+    weights_.embed(stream_.h + r * shape_.channels, row.token, row.position);
+  }
+}
+
+void DecoderPass::residual_norm(const DecodeNorm& norm, const float* bias, int branch, int64_t first) {
+  ResidualNorm a;
+  a.h = stream_.h;
+  a.h_stride = shape_.channels;
+  a.parts = ws_.parts[branch];
+  a.part_stride = ws_.part_stride;
+  a.part_count = part_count_;
+  a.bias = part_count_ == 0 ? nullptr : bias;
+  a.norm = norm;
+  a.x = stream_.x;
+  a.x_stride = shape_.channels_k;
+  a.channels = shape_.config.width;
+  a.begin = first;
+  a.end = row_count_;
+  if (!owns_rows_) {
+    worker_.part(row_count_, 1, a.begin, a.end);
+    a.begin = std::max(a.begin, first);
+  }
+  if (a.begin < a.end) kernels_.residual_norm(a);
+  if (!owns_rows_) worker_.barrier();
+}
+
+void DecoderPass::product(float* y, int64_t y_stride, const std::byte* x, int64_t x_stride, const PackedMatrix& w,
+                          int64_t first_panel, int64_t panels, int64_t slices_of_k, int64_t first_slice,
+                          int64_t slice_count, const float* bias) const {
+  if (panels == 0) return;
+  const int64_t slice = w.k / slices_of_k;
+  PanelProduct a;
+  a.y = y + first_panel * kPanelRows;
+  a.y_stride = y_stride;
+  a.x = x + first_slice * slice * input_size_;
+  a.x_stride = x_stride;
+  a.rows = row_count_;
+  a.w = w.data + (first_panel * w.k + first_slice * slice) * kPanelRows * size_of(kernels_.weight_dtype);
+  a.panel_stride = w.k * kPanelRows;
+  a.panels = panels;
+  a.k = slice;
+  a.slices = static_cast<int>(slice_count);
+  a.bias = bias ? bias + first_panel * kPanelRows : nullptr;
+  kernels_.product(a);
+}
+
+void DecoderPass::write_branch(int branch, const std::byte* x, int64_t x_stride, const PackedMatrix& w, int slices) {
+  if (owns_branches_) {
+    const int64_t mine = slices / worker_.count;
+    product(ws_.parts[branch] + worker_.index * ws_.part_stride, shape_.channels, x, x_stride, w, 0, w.panels(), slices,
+            worker_.index * mine, mine);
+    part_count_ = worker_.count;
+  } else {
+    int64_t begin, end;
+    worker_.part(w.panels(), 1, begin, end);
+    product(ws_.parts[branch], shape_.channels, x, x_stride, w, begin, end - begin, slices, 0, slices);
+    part_count_ = 1;
+  }
+  worker_.barrier();
+}
+
+void DecoderPass::attention(int64_t layer) {
+  const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
+  const int64_t qkv_stride = shape_.groups * shape_.group_rows;
+  const int64_t heads_per_group = shape_.group_kv_heads();
+  int64_t begin, end;
+  if (owns_branches_) {
+    worker_.part(shape_.groups, 1, begin, end);
+    const int64_t panels = shape_.group_rows / kPanelRows;
+    product(ws_.qkv, qkv_stride, stream_.x, shape_.channels_k, w.qkv, begin * panels, (end - begin) * panels, 1, 0, 1,
+            w.qkv.bias);
+    for (int64_t kv_head = begin * heads_per_group; kv_head < end * heads_per_group; ++kv_head) {
+      append(layer, kv_head);
+      attend(layer, kv_head, 0, row_count_);
+    }
+  } else {
+    worker_.part(w.qkv.panels(), 1, begin, end);
+    product(ws_.qkv, qkv_stride, stream_.x, shape_.channels_k, w.qkv, begin, end - begin, 1, 0, 1, w.qkv.bias);
+    worker_.barrier();
+    worker_.part(shape_.config.kv_heads, 1, begin, end);
+    for (int64_t kv_head = begin; kv_head < end; ++kv_head) append(layer, kv_head);
+    worker_.barrier();
+    attend_tiles(layer);
+    worker_.barrier();
+  }
+  write_branch(0, ws_.attended, shape_.attention_k, w.out, shape_.groups);
+}
+
+// Heads in a row of qkv: for each group its q heads, then k, then v.
+float* DecoderPass::head(int64_t row, int64_t index, int which) const {
+  const int64_t q = shape_.group_heads(), kv = shape_.group_kv_heads();
+  const int64_t group = which == 0 ? index / q : index / kv;
+  const int64_t inside = which == 0 ? index % q : q + (which - 1) * kv + index % kv;
+  return ws_.qkv + (row * shape_.groups + group) * shape_.group_rows + inside * shape_.config.head_size;
+}
+
+void DecoderPass::append(int64_t layer, int64_t kv_head) {
+  const ModelConfig& config = shape_.config;
+  const int64_t sharing = config.heads / config.kv_heads;
+  for (int64_t r = 0; r < row_count_; ++r) {
+    const auto& [token, sequence, position] = rows_[static_cast<size_t>(r)];
+    float* k = head(r, kv_head, 1);
+    if (config.positions == Positions::rotary) {
+      const float *cos = weights_.cos(position), *sin = weights_.sin(position);
+      for (int64_t i = 0; i < sharing; ++i)
+        kernels_.rotate(head(r, kv_head * sharing + i, 0), cos, sin, config.head_size);
+      kernels_.rotate(k, cos, sin, config.head_size);
+    }
+    kernels_.append_key(cache_.keys(layer, sequence, kv_head), k, config.head_size, position);
+    kernels_.append_value(cache_.values(layer, sequence, kv_head), cache_.value_panel_stride(), head(r, kv_head, 2),
+                          config.head_size, position);
+  }
+}
+
+// Rows [first_row, first_row + rows), cut where the sequence changes.
+void DecoderPass::attend(int64_t layer, int64_t kv_head, int64_t first_row, int64_t rows) {
+  const ModelConfig& config = shape_.config;
+  const int64_t sharing = config.heads / config.kv_heads;
+  const DecodeWorkspace::Attention& own = ws_.attention[static_cast<size_t>(worker_.index)];
+  CachedAttention a;
+  a.value_panel_stride = cache_.value_panel_stride();
+  a.head_size = config.head_size;
+  a.scale = static_cast<float>(attention_options(config).scale);
+  a.scores = own.scores;
+  a.scores_stride = ws_.scores_stride;
+  a.inputs = own.inputs;
+  a.mixed = own.mixed;
+  for (int64_t r = first_row, next; r < first_row + rows; r = next) {
+    const DecodeRow& row = rows_[static_cast<size_t>(r)];
+    for (next = r + 1; next < first_row + rows && rows_[static_cast<size_t>(next)].sequence == row.sequence;) ++next;
+    a.keys = cache_.keys(layer, row.sequence, kv_head);
+    a.values = cache_.values(layer, row.sequence, kv_head);
+    a.first_count = row.position + 1;
+    const auto run = [&](int64_t q_head) {
+      a.q = head(r, q_head, 0);
+      a.y = ws_.attended + (r * shape_.attention_k + q_head * config.head_size) * input_size_;
+      kernels_.attention(a);
+    };
+    if (next == r + 1) {  // one token: the query heads that share these keys
+      a.rows = sharing;
+      a.count_step = 0;
+      a.q_stride = a.y_stride = config.head_size;
+      run(kv_head * sharing);
+    } else {
+      a.rows = next - r;
+      a.count_step = 1;
+      a.q_stride = shape_.groups * shape_.group_rows;
+      a.y_stride = shape_.attention_k;
+      for (int64_t i = 0; i < sharing; ++i) run(kv_head * sharing + i);
+    }
+  }
+}
+
+void DecoderPass::attend_tiles(int64_t layer) {
+  const int64_t tiles = (row_count_ + kAttentionTile - 1) / kAttentionTile;
+  int64_t begin, end;
+  worker_.part(shape_.config.kv_heads * tiles, 1, begin, end);
+  for (int64_t unit = begin; unit < end; ++unit) {
+    const int64_t first = unit % tiles * kAttentionTile;
+    attend(layer, unit / tiles, first, std::min(kAttentionTile, row_count_ - first));
+  }
+}
+
+void DecoderPass::mlp(const LayerWeights& layer) {
+  const ModelConfig& config = shape_.config;
+  const int64_t wide = shape_.hidden_rows() / shape_.hidden;  // rows of up for each hidden channel
+  int64_t begin, end;                                         // panels of hidden channels
+  worker_.part(shape_.hidden / kPanelRows, owns_branches_ ? shape_.hidden / kPanelRows / shape_.slices : 1, begin, end);
+  product(ws_.up, shape_.hidden_rows(), stream_.x, shape_.channels_k, layer.up, begin * wide, (end - begin) * wide, 1,
+          0, 1, layer.up.bias);
+  if (begin < end) {
+    kernels_.activate(ws_.activated + begin * kPanelRows * input_size_, shape_.hidden,
+                      ws_.up + begin * kPanelRows * wide, shape_.hidden_rows(), row_count_, (end - begin) * kPanelRows,
+                      config.activation, config.is_gated_mlp);
+  }
+  if (!owns_branches_) worker_.barrier();
+  write_branch(1, ws_.activated, shape_.hidden, layer.down, shape_.slices);
+}
+
+void DecoderPass::unembed() {
+  const int64_t rows = row_count_ - first_logits_row_;
+  int64_t begin, end;
+  worker_.part(weights_.unembedding.panels(), 1, begin, end);
+  PanelProduct a;
+  a.y = ws_.logits + begin * kPanelRows;
+  a.y_stride = shape_.vocabulary;
+  a.x = stream_.x + first_logits_row_ * shape_.channels_k * input_size_;
+  a.x_stride = shape_.channels_k;
+  a.rows = rows;
+  a.w = weights_.unembedding.data + begin * weights_.unembedding.k * kPanelRows * size_of(kernels_.weight_dtype);
+  a.panel_stride = weights_.unembedding.k * kPanelRows;
+  a.panels = end - begin;
+  a.k = weights_.unembedding.k;
+  a.bias = weights_.unembedding.bias ? weights_.unembedding.bias + begin * kPanelRows : nullptr;
+  if (begin < end) kernels_.product(a);
+}
+
+}  // namespace taper
