@@ -7,8 +7,6 @@
 namespace taper::cpu::TAPER_ISA {
 namespace {
 
-constexpr int64_t kGrain = int64_t{1} << 15;
-
 // A sum is cut into this many parts whatever the number of threads, so that its bits do not depend on them.
 constexpr int64_t kSumParts = 256;
 

@@ -1,0 +1,374 @@
+// The tapered norm, a row at a time: a row is read from memory once and stays in the first-level cache for the passes
+// over it. Formulas: engine/ops/norm.cpp. C is what is computed in, H the residual stream's type, Y the result's.
+#include <cmath>
+
+#include "engine/kernels/cpu/element.h"
+#include "engine/kernels/cpu/row_parts.h"
+#include "engine/kernels/kernels.h"
+
+namespace taper::cpu::TAPER_ISA {
+namespace {
+
+// What the options decide, decided outside the loops.
+template <NormKind kKind, bool kNormBranch, bool kScaleBranch>
+struct Form {
+  static constexpr bool kCentres = kKind == NormKind::layer;
+  static constexpr bool kNorm = kNormBranch;    // gate > 0
+  static constexpr bool kScale = kScaleBranch;  // gate < 1
+};
+
+template <NormKind kKind, class Body>
+void with_form(double gate, Body&& body) {
+  if (gate >= 1) return body(Form<kKind, true, false>());
+  if (gate <= 0) return body(Form<kKind, false, true>());
+  body(Form<kKind, true, true>());
+}
+
+template <class Body>
+void with_form(const NormOptions& options, Body&& body) {
+  if (options.kind == NormKind::layer) return with_form<NormKind::layer>(options.gate, body);
+  with_form<NormKind::rms>(options.gate, body);
+}
+
+template <class H, class B>
+void add_row(H* sum, const H* x, const B* branch, int64_t n) {
+  using C = Compute<H>;
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) sum[i] = convert_to<H>(convert_to<C>(x[i]) + convert_to<C>(branch[i]));
+}
+
+template <class H>
+Compute<H> mean_of(const H* h, int64_t n) {
+  using C = Compute<H>;
+  C sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < n; ++i) sum += convert_to<C>(h[i]);
+  return sum / static_cast<C>(n);
+}
+
+template <class H>
+Compute<H> rstd_of(const H* h, Compute<H> mean, Compute<H> eps, int64_t n) {
+  using C = Compute<H>;
+  C sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < n; ++i) {
+    const C value = convert_to<C>(h[i]) - mean;
+    sum += value * value;
+  }
+  return C(1) / std::sqrt(sum / static_cast<C>(n) + eps);
+}
+
+// |h' gamma|^2
+template <class H>
+double weighted_square(const H* h, Compute<H> mean, const Compute<H>* gamma, int64_t n) {
+  using C = Compute<H>;
+  C sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < n; ++i) {
+    const C value = (convert_to<C>(h[i]) - mean) * gamma[i];
+    sum += value * value;
+  }
+  return static_cast<double>(sum);
+}
+
+// The parameters and scalars of one call.
+template <class C>
+struct Parameters {
+  const C* gamma;
+  const C* beta;
+  const C* gamma_tilde;
+  const C* beta_tilde;
+  C gate;   // g
+  C rest;   // 1 - g
+  C scale;  // (1 - g) c
+  C eps;
+};
+
+template <class F, class C>
+Parameters<C> parameters_of(In gamma, In beta, In gamma_tilde, In beta_tilde, In c, const NormOptions& options) {
+  Parameters<C> p{gamma.as<C>(), beta.as<C>(), gamma_tilde.as<C>(), beta_tilde.as<C>(), C(1), C(0), C(0), C(0)};
+  p.gate = static_cast<C>(options.gate);
+  p.rest = static_cast<C>(1 - options.gate);
+  if constexpr (F::kScale) p.scale = p.rest * *c.as<C>();
+  p.eps = static_cast<C>(options.eps);
+  return p;
+}
+
+template <class F, class Y, class H, class C>
+void norm_row(Y* y, const H* h, C mean, C rstd, const Parameters<C>& p, int64_t n) {
+  const C weight = p.gate * rstd;
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    const C value = F::kCentres ? convert_to<C>(h[i]) - mean : convert_to<C>(h[i]);
+    C result = 0;
+    if constexpr (F::kNorm && F::kScale) {
+      result = value * (weight * p.gamma[i] + p.scale * p.gamma_tilde[i]);
+    } else if constexpr (F::kNorm) {
+      result = value * rstd * p.gamma[i];
+    } else {
+      result = value * (p.scale * p.gamma_tilde[i]);
+    }
+    if constexpr (F::kCentres && F::kNorm && F::kScale) {
+      result += p.gate * p.beta[i] + p.rest * p.beta_tilde[i];
+    } else if constexpr (F::kCentres && F::kNorm) {
+      result += p.beta[i];
+    } else if constexpr (F::kCentres) {
+      result += p.beta_tilde[i];
+    }
+    y[i] = convert_to<Y>(result);
+  }
+}
+
+// Where the sums over columns of one part gather. Those of no use stay null.
+template <class C>
+struct ColumnSums {
+  C* weighted = nullptr;  // sum of dy h' rstd
+  C* plain = nullptr;     // sum of dy h'
+  C* dy = nullptr;        // sum of dy
+};
+
+// Means over a row that its gradient needs: of u n (u = g gamma dy, n = h' rstd), and of the gradient before centring.
+template <class C>
+struct RowMeans {
+  C un = 0;
+  C gradient = 0;
+};
+
+template <class F, bool kColumns, class D, class H, class C>
+RowMeans<C> row_means(const D* dy, const H* h, C mean, C rstd, const Parameters<C>& p, ColumnSums<C> sums, int64_t n) {
+  const C weight = p.gate * rstd;
+  C un = 0, gradient = 0;
+#pragma omp simd reduction(+ : un, gradient)
+  for (int64_t i = 0; i < n; ++i) {
+    const C upstream = convert_to<C>(dy[i]);
+    const C value = F::kCentres ? convert_to<C>(h[i]) - mean : convert_to<C>(h[i]);
+    const C product = upstream * value;
+    if constexpr (F::kNorm) un += product * p.gamma[i];
+    if constexpr (F::kCentres && F::kNorm) gradient += upstream * (weight * p.gamma[i]);
+    if constexpr (F::kCentres && F::kScale) gradient += upstream * (p.scale * p.gamma_tilde[i]);
+    if constexpr (kColumns) {
+      if constexpr (F::kNorm) sums.weighted[i] += product * rstd;
+      if constexpr (F::kScale) sums.plain[i] += product;
+      if constexpr (F::kCentres) sums.dy[i] += upstream;
+    }
+  }
+  return {un * weight / static_cast<C>(n), gradient / static_cast<C>(n)};
+}
+
+template <class F, class D, class H, class C>
+void row_gradient(C* dh, const D* dy, const H* h, C mean, C rstd, const Parameters<C>& p, RowMeans<C> means,
+                  int64_t n) {
+  const C weight = p.gate * rstd;
+  const C pull = means.un * rstd * rstd;
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    const C upstream = convert_to<C>(dy[i]);
+    C result = 0;
+    if constexpr (F::kNorm) {
+      const C value = F::kCentres ? convert_to<C>(h[i]) - mean : convert_to<C>(h[i]);
+      result = upstream * (weight * p.gamma[i]) - value * pull;
+    }
+    if constexpr (F::kScale) result += upstream * (p.scale * p.gamma_tilde[i]);
+    if constexpr (F::kCentres) result -= means.gradient;
+    dh[i] = result;
+  }
+}
+
+template <class C, class T>
+void add_to_row(C* row, const T* x, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) row[i] += convert_to<C>(x[i]);
+}
+
+template <bool kAdd, class G, class C>
+void put_row(G* target, const C* row, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) put<kAdd>(target[i], row[i]);
+}
+
+// A finished row of gradients into f64, f32 or bf16 memory.
+template <class C>
+void put_row(Acc target, int64_t at, const C* row, int64_t n) {
+  with_flag(target.add, [&](auto add) {
+    if constexpr (std::is_same_v<C, double>) {
+      put_row<decltype(add)::value>(target.as<double>() + at, row, n);
+    } else if (target.dtype == Dtype::bf16) {
+      put_row<decltype(add)::value>(target.as<bf16>() + at, row, n);
+    } else {
+      put_row<decltype(add)::value>(target.as<float>() + at, row, n);
+    }
+  });
+}
+
+// target = factor * (the parts' sums), or += it; zeros where there are none.
+template <class C>
+void put_column_sums(Acc target, const C* parts, int64_t stride, int64_t count, C factor, int64_t cols) {
+  if (!target) return;
+  with_flag(target.add, [&](auto add) {
+    constexpr bool kAdd = decltype(add)::value;
+    C* out = target.as<C>();
+    for (int64_t i = 0; i < cols; ++i) {
+      double sum = 0;
+      for (int64_t part = 0; parts && part < count; ++part) sum += static_cast<double>(parts[part * stride + i]);
+      put<kAdd>(out[i], static_cast<C>(static_cast<double>(factor) * sum));
+    }
+  });
+}
+
+// body(Type<T>) for a branch or result beside a residual stream of type H: f64 goes with f64 alone.
+template <class H, class Body>
+void with_companion(Dtype dtype, Body&& body) {
+  if constexpr (std::is_same_v<H, double>) {
+    body(Type<double>());
+  } else {
+    if (dtype == Dtype::bf16) return body(Type<bf16>());
+    body(Type<float>());
+  }
+}
+
+struct ForwardViews {
+  View y, sum, mean, rstd, calibration;
+  ConstView x, branch;
+};
+
+// Rows [begin, end); adds to calibration[0] and [1] where it is asked for.
+template <class F, class H, class Y>
+void forward_rows(const ForwardViews& v, const Parameters<Compute<H>>& p, double* calibration, int64_t begin,
+                  int64_t end) {
+  using C = Compute<H>;
+  const int64_t n = v.x.cols();
+  for (int64_t row = begin; row < end; ++row) {
+    const H* h = v.x.as<H>() + row * n;
+    if (v.branch) {
+      H* sum = v.sum.as<H>() + row * n;
+      with_companion<H>(v.branch.dtype, [&](auto type) {
+        using B = typename decltype(type)::type;
+        add_row(sum, h, v.branch.as<B>() + row * n, n);
+      });
+      h = sum;
+    }
+    C mean = 0, rstd = 0;
+    if constexpr (F::kCentres) mean = mean_of(h, n);
+    if (F::kNorm || calibration) rstd = rstd_of(h, mean, p.eps, n);
+    if (F::kCentres && v.mean) v.mean.as<C>()[row] = mean;
+    if (F::kNorm && v.rstd) v.rstd.as<C>()[row] = rstd;
+    if (calibration) {
+      const double square = weighted_square(h, mean, p.gamma, n);
+      calibration[0] += square * static_cast<double>(rstd);
+      calibration[1] += square;
+    }
+    norm_row<F>(v.y.as<Y>() + row * n, h, mean, rstd, p, n);
+  }
+}
+
+template <class F, class H, class Y>
+void forward(const ForwardViews& v, const Parameters<Compute<H>>& p) {
+  const int64_t rows = v.x.rows(), cols = v.x.cols();
+  if (!v.calibration) {
+    parallel_for(rows, grain_of_rows(cols),
+                 [&](int64_t begin, int64_t end) { forward_rows<F, H, Y>(v, p, nullptr, begin, end); });
+    return;
+  }
+  double sums[kMostParts][2] = {};
+  const RowParts parts(rows, cols);
+  parts.run([&](int64_t part, int64_t begin, int64_t end) { forward_rows<F, H, Y>(v, p, sums[part], begin, end); });
+  double* result = v.calibration.as<double>();
+  result[0] = result[1] = 0;
+  for (const auto& sum : sums) {
+    result[0] += sum[0];
+    result[1] += sum[1];
+  }
+}
+
+struct BackwardViews {
+  Accumulator dh, dbranch, dgamma, dbeta, dgamma_tilde, dbeta_tilde;
+  ConstView dy, dsum, h, mean, rstd;
+};
+
+template <class F, bool kColumns, class H, class D>
+void backward_rows(const BackwardViews& v, const Parameters<Compute<H>>& p, ColumnSums<Compute<H>> sums,
+                   Compute<H>* spare_row, int64_t begin, int64_t end) {
+  using C = Compute<H>;
+  const int64_t n = v.h.cols();
+  const bool is_row_in_place = v.dh && !v.dh.add && v.dh.dtype == DtypeOf<C>::value;
+  for (int64_t row = begin; row < end; ++row) {
+    const int64_t at = row * n;
+    const H* h = v.h.as<H>() + at;
+    const D* dy = v.dy.as<D>() + at;
+    const C mean = F::kCentres ? v.mean.as<C>()[row] : C(0);
+    const C rstd = F::kNorm ? v.rstd.as<C>()[row] : C(0);
+    const RowMeans<C> means = row_means<F, kColumns>(dy, h, mean, rstd, p, sums, n);
+    if (!v.dh && !v.dbranch) continue;
+    C* dh = is_row_in_place ? v.dh.as<C>() + at : spare_row;
+    row_gradient<F>(dh, dy, h, mean, rstd, p, means, n);
+    if (v.dsum)
+      with_companion<H>(v.dsum.dtype,
+                        [&](auto type) { add_to_row(dh, v.dsum.as<typename decltype(type)::type>() + at, n); });
+    if (v.dh && !is_row_in_place) put_row(v.dh, at, dh, n);
+    if (v.dbranch) put_row(v.dbranch, at, dh, n);
+  }
+}
+
+template <class F, class H, class D>
+void backward(const BackwardViews& v, const Parameters<Compute<H>>& p) {
+  using C = Compute<H>;
+  const int64_t cols = v.h.cols();
+  const RowParts parts(v.h.rows(), cols);
+  const bool has_columns = v.dgamma || v.dbeta || v.dgamma_tilde || v.dbeta_tilde;
+  // Of each part: three rows of column sums and one for a gradient on its way.
+  const int64_t stride = 4 * cols;
+  const Scratch<C> scratch(parts.count * stride);
+  parts.run([&](int64_t part, int64_t begin, int64_t end) {
+    C* base = scratch.data() + part * stride;
+    const ColumnSums<C> sums{base, base + cols, base + 2 * cols};
+    for (int64_t i = 0; has_columns && i < 3 * cols; ++i) base[i] = 0;
+    with_flag(has_columns, [&](auto columns) {
+      backward_rows<F, decltype(columns)::value, H, D>(v, p, sums, base + 3 * cols, begin, end);
+    });
+  });
+  const C* weighted = F::kNorm ? scratch.data() : nullptr;
+  const C* plain = F::kScale && scratch.data() ? scratch.data() + cols : nullptr;
+  const C* dy = scratch.data() ? scratch.data() + 2 * cols : nullptr;
+  put_column_sums(v.dgamma, weighted, stride, parts.count, p.gate, cols);
+  put_column_sums(v.dgamma_tilde, plain, stride, parts.count, p.scale, cols);
+  put_column_sums(v.dbeta, F::kNorm ? dy : nullptr, stride, parts.count, p.gate, cols);
+  put_column_sums(v.dbeta_tilde, F::kScale ? dy : nullptr, stride, parts.count, p.rest, cols);
+}
+
+}  // namespace
+}  // namespace taper::cpu::TAPER_ISA
+
+namespace taper {
+
+void cpu::TAPER_ISA::taper_norm_fwd(Out y, Out sum, Out mean, Out rstd, Out calibration, In x, In branch, In gamma,
+                                    In beta, In gamma_tilde, In beta_tilde, In c, NormOptions options) {
+  const ForwardViews views{y, sum, mean, rstd, calibration, x, branch};
+  with_float_type(x.dtype, [&](auto type) {
+    using H = typename decltype(type)::type;
+    with_companion<H>(y.dtype, [&](auto result_type) {
+      using Y = typename decltype(result_type)::type;
+      with_form(options, [&](auto form) {
+        using F = decltype(form);
+        forward<F, H, Y>(views, parameters_of<F, Compute<H>>(gamma, beta, gamma_tilde, beta_tilde, c, options));
+      });
+    });
+  });
+}
+
+void cpu::TAPER_ISA::taper_norm_bwd(Acc dh, Acc dbranch, Acc dgamma, Acc dbeta, Acc dgamma_tilde, Acc dbeta_tilde,
+                                    In dy, In dsum, In h, In mean, In rstd, In gamma, In gamma_tilde, In c,
+                                    NormOptions options) {
+  const BackwardViews views{dh, dbranch, dgamma, dbeta, dgamma_tilde, dbeta_tilde, dy, dsum, h, mean, rstd};
+  with_float_type(h.dtype, [&](auto type) {
+    using H = typename decltype(type)::type;
+    with_companion<H>(dy.dtype, [&](auto upstream_type) {
+      using D = typename decltype(upstream_type)::type;
+      with_form(options, [&](auto form) {
+        using F = decltype(form);
+        backward<F, H, D>(views, parameters_of<F, Compute<H>>(gamma, {}, gamma_tilde, {}, c, options));
+      });
+    });
+  });
+}
+
+}  // namespace taper
