@@ -55,7 +55,7 @@ struct ScaleLossResult {
 };
 ScaleLossResult scale_loss(const Tensor& h, NormKind kind, double eps, double target, double factor);
 
-// --- plain.cpp --- the plain ops: composites and tests are made of them. Same dtypes in, same out.
+// --- pointwise.cpp, plain.cpp --- the plain ops: composites and tests are made of them. Same dtypes in, same out.
 Tensor add(const Tensor& a, const Tensor& b);  // these four broadcast dimensions of size 1, of equal rank
 Tensor subtract(const Tensor& a, const Tensor& b);
 Tensor multiply(const Tensor& a, const Tensor& b);

@@ -58,6 +58,7 @@ std::vector<OpInfo> rotary_ops();
 std::vector<OpInfo> embedding_ops();
 std::vector<OpInfo> cross_entropy_ops();
 std::vector<OpInfo> scale_loss_ops();
+std::vector<OpInfo> pointwise_ops();
 std::vector<OpInfo> plain_ops();
 
 std::vector<OpInfo> all_ops();

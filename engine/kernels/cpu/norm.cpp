@@ -4,6 +4,7 @@
 
 #include "engine/kernels/cpu/element.h"
 #include "engine/kernels/cpu/row_parts.h"
+#include "engine/kernels/cpu/row_sums.h"
 #include "engine/kernels/kernels.h"
 
 namespace taper::cpu::TAPER_ISA {
@@ -35,27 +36,6 @@ void add_row(H* sum, const H* x, const B* branch, int64_t n) {
   using C = Compute<H>;
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) sum[i] = convert_to<H>(convert_to<C>(x[i]) + convert_to<C>(branch[i]));
-}
-
-template <class H>
-Compute<H> mean_of(const H* h, int64_t n) {
-  using C = Compute<H>;
-  C sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < n; ++i) sum += convert_to<C>(h[i]);
-  return sum / static_cast<C>(n);
-}
-
-template <class H>
-Compute<H> rstd_of(const H* h, Compute<H> mean, Compute<H> eps, int64_t n) {
-  using C = Compute<H>;
-  C sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < n; ++i) {
-    const C value = convert_to<C>(h[i]) - mean;
-    sum += value * value;
-  }
-  return C(1) / std::sqrt(sum / static_cast<C>(n) + eps);
 }
 
 // |h' gamma|^2
@@ -248,8 +228,8 @@ void forward_rows(const ForwardViews& v, const Parameters<Compute<H>>& p, double
       h = sum;
     }
     C mean = 0, rstd = 0;
-    if constexpr (F::kCentres) mean = mean_of(h, n);
-    if (F::kNorm || calibration) rstd = rstd_of(h, mean, p.eps, n);
+    if constexpr (F::kCentres) mean = row_mean(h, n);
+    if (F::kNorm || calibration) rstd = C(1) / std::sqrt(row_mean_square(h, mean, n) + p.eps);
     if (F::kCentres && v.mean) v.mean.as<C>()[row] = mean;
     if (F::kNorm && v.rstd) v.rstd.as<C>()[row] = rstd;
     if (calibration) {

@@ -3,31 +3,11 @@
 
 #include "engine/kernels/cpu/element.h"
 #include "engine/kernels/cpu/row_parts.h"
+#include "engine/kernels/cpu/row_sums.h"
 #include "engine/kernels/kernels.h"
 
 namespace taper::cpu::TAPER_ISA {
 namespace {
-
-template <class H>
-Compute<H> mean_of(const H* h, int64_t n) {
-  using C = Compute<H>;
-  C sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < n; ++i) sum += convert_to<C>(h[i]);
-  return sum / static_cast<C>(n);
-}
-
-template <class H>
-Compute<H> scale_of(const H* h, Compute<H> mean, Compute<H> eps, int64_t n) {
-  using C = Compute<H>;
-  C sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < n; ++i) {
-    const C value = convert_to<C>(h[i]) - mean;
-    sum += value * value;
-  }
-  return std::sqrt(sum / static_cast<C>(n) + eps);
-}
 
 // dh (+)= factor * (h - mean)
 template <bool kAdd, class G, class H>
@@ -86,8 +66,8 @@ void cpu::TAPER_ISA::scale_loss_fwd(Out sums, Out s, In h, NormKind kind, double
       double* own = parts.values[part];
       for (int64_t row = begin; row < end; ++row) {
         const H* values = h.as<H>() + row * cols;
-        const C mean = kind == NormKind::layer ? mean_of(values, cols) : C(0);
-        const C scale = scale_of(values, mean, static_cast<C>(eps), cols);
+        const C mean = kind == NormKind::layer ? row_mean(values, cols) : C(0);
+        const C scale = std::sqrt(row_mean_square(values, mean, cols) + static_cast<C>(eps));
         s.as<C>()[row] = scale;
         const double wide = static_cast<double>(scale);
         own[0] += wide;
@@ -112,7 +92,7 @@ void cpu::TAPER_ISA::scale_loss_bwd(Acc dh, In h, In s, NormKind kind, double ta
       parallel_for(h.rows(), grain_of_rows(cols), [&](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) {
           const H* values = h.as<H>() + row * cols;
-          const C mean = kind == NormKind::layer ? mean_of(values, cols) : C(0);
+          const C mean = kind == NormKind::layer ? row_mean(values, cols) : C(0);
           const double scale = static_cast<double>(s.as<C>()[row]);
           const double slope = 2 * factor * (scale - target) / (scale * static_cast<double>(cols));
           scale_row_bwd<decltype(add)::value>(dh.as<G>() + row * cols, values, mean, static_cast<C>(slope), cols);
@@ -133,7 +113,7 @@ void cpu::TAPER_ISA::radial_sums(Out sums, In h, In dh) {
         double* own = parts.values[part];
         for (int64_t row = begin; row < end; ++row) {
           const RadialPart r = radial_part(h.as<H>() + row * cols, dh.as<G>() + row * cols, cols);
-          const double radial = r.h_square > 0 ? r.inner / std::sqrt(r.h_square) : 0;
+          const double radial = r.h_square == 0 ? 0 : r.inner / std::sqrt(r.h_square);
           own[0] += radial;
           own[1] += std::fabs(radial);
           own[2] += std::sqrt(r.dh_square);
