@@ -7,8 +7,6 @@
 namespace taper::cpu::TAPER_ISA {
 namespace {
 
-constexpr int64_t kGrain = int64_t{1} << 14;
-
 // F: the type of the master, the moments and the arithmetic.
 template <class F, class Grad>
 void adamw_range(F* p, F* m, F* v, bf16* copy, const Grad* grad, int64_t count, const AdamwOptions& o) {
