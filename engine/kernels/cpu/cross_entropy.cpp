@@ -11,15 +11,12 @@
 namespace taper::cpu::TAPER_ISA {
 namespace {
 
-// Rows whose logits are in memory at once. More rows mean fewer passes over dw, fewer mean less memory.
+// Rows whose logits are in memory at once. Each block passes over its own logits and over all of dw, so it should have
+// about as many rows as dw has columns.
+constexpr int64_t kLeastRows = 128;
 constexpr int64_t kMostRows = 512;
-constexpr int64_t kLeastRows = 32;
-constexpr int64_t kBlockBytes = int64_t{96} << 20;
 
-int64_t rows_of_block(int64_t vocabulary, int64_t element) {
-  const int64_t rows = kBlockBytes / (vocabulary * element + 1) / 32 * 32;
-  return rows < kLeastRows ? kLeastRows : rows > kMostRows ? kMostRows : rows;
-}
+int64_t rows_of_block(int64_t width) { return std::clamp((width + 31) / 32 * 32, kLeastRows, kMostRows); }
 
 struct RowResult {
   double loss, squares;
@@ -86,7 +83,7 @@ class BlockedCrossEntropy {
         width_(w.cols()),
         vocabulary_(w.rows()),
         has_gradient_(dx || dw || dbias),
-        block_rows_(rows_of_block(vocabulary_, sizeof(F))),
+        block_rows_(rows_of_block(width_)),
         logits_(std::min(block_rows_, x.rows()) * vocabulary_),
         narrow_(kNarrows && has_gradient_ ? std::min(block_rows_, x.rows()) * vocabulary_ : 0),
         row_losses_(2 * block_rows_) {}

@@ -19,6 +19,19 @@ void multiply(const Gemm& g) {
   gemm_eigen(g);
 }
 
+#if defined(__x86_64__) && defined(__AVX512F__)
+// Deep products with a narrow side are mostly packing, at which the library is the better: measured at width 64.
+bool suits_amx(const Gemm& g) {
+  if (g.dtype != Dtype::bf16 || g.k == 0 || !has_amx_bf16()) return false;
+#ifdef TAPER_ONEDNN
+  const int64_t narrow_side = g.m < g.n ? g.m : g.n;
+  return narrow_side > 64 || g.k < 512;
+#else
+  return true;
+#endif
+}
+#endif
+
 void activate(const Gemm& g) {
   with_float_type(g.c_dtype, [&](auto type) {
     using T = typename decltype(type)::type;
@@ -42,7 +55,7 @@ void activate(const Gemm& g) {
 void gemm(const Gemm& g) {
   if (g.m == 0 || g.n == 0) return;
 #if defined(__x86_64__) && defined(__AVX512F__)
-  if (g.dtype == Dtype::bf16 && g.k > 0 && has_amx_bf16()) return amx::gemm_amx(g);
+  if (suits_amx(g)) return amx::gemm_amx(g);
 #endif
   if (!g.activated) return multiply(g);
   const int64_t step = kBlockElements / g.n / 32 * 32 + 32;

@@ -4,11 +4,17 @@
 // A register tile of a is 16 rows of 32 bf16; one of b is 16 rows, each a pair of k for 16 columns. Operands are packed
 // into such tiles of 1,024 bytes, padded with zeros:
 //   a [m / 32][k / 32][2 halves of the rows], b [n / 32][k / 32][2 halves of the columns]
-// An operand whose rows already lie as a's tiles want them is read in place.
+// An operand whose rows already lie as a's tiles want them is read in place. Where both operands lie with k outermost,
+// as for the gradient of a weight, packing a is the dearer half, and the transpose of c may be computed instead.
+#ifndef TAPER_ISA
+#define TAPER_ISA amx
+#endif
+
 #include <immintrin.h>
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "engine/core/parallel.h"
 #include "engine/kernels/cpu/element.h"
@@ -212,10 +218,38 @@ void finish_tile(const Gemm& g, float* sums, int64_t row, int64_t column) {
   for (int64_t i = 0; i < rows; ++i, y += g.c_stride) store(y, load(sums + i * kTile, mask), mask);
 }
 
+void transpose_tile(float* to, const float* from) {
+  for (int64_t row = 0; row < kTile; row += 16) {
+    for (int64_t column = 0; column < kTile; column += 16) {
+      __m512i r[16];
+      for (int i = 0; i < 16; ++i) r[i] = _mm512_load_si512(from + (row + i) * kTile + column);
+      transpose(r);
+      for (int i = 0; i < 16; ++i) _mm512_store_si512(to + (column + i) * kTile + row, r[i]);
+    }
+  }
+}
+
+// By the shuffles it takes: one for 8 bf16 packed across, one for 4 sums.
+bool is_cheaper_transposed(const Gemm& g) {
+  return g.a.is_transposed && !g.b.is_transposed && g.n * g.k + 2 * g.m * g.n < g.m * g.k;
+}
+
+// The same product of the transposes; where c goes stays as it was.
+Gemm transposed(const Gemm& g) {
+  Gemm t = g;
+  t.m = g.n;
+  t.n = g.m;
+  t.a = {g.b.data, g.b.stride, true};
+  t.b = {g.a.data, g.a.stride, false};
+  return t;
+}
+
 class Product {
  public:
-  explicit Product(const Gemm& g)
+  // `g` computes the transpose of c where `target`, which owns c, is another product.
+  Product(const Gemm& g, const Gemm& target)
       : g_(g),
+        target_(target),
         k_tiles_(tiles_of(g.k)),
         m_tiles_(tiles_of(g.m)),
         n_tiles_(tiles_of(g.n)),
@@ -281,17 +315,27 @@ class Product {
       for (int64_t m = m_begin; m < m_end; ++m) {
         float* sums = sums_.get() ? sums_.get() + (m * n_tiles_ + n) * kTile * kTile : local;
         multiply_tile(sums, k > 0, rows_of_a(m, k), b, depth);
-        if (!is_last) continue;
-        if (g_.c_dtype == Dtype::bf16) {
-          finish_tile<bf16>(g_, sums, m * kTile, n * kTile);
-        } else {
-          finish_tile<float>(g_, sums, m * kTile, n * kTile);
-        }
+        if (is_last) finish(sums, m * kTile, n * kTile);
       }
     }
   }
 
+  void finish(float* sums, int64_t row, int64_t column) const {
+    alignas(64) float turned[kTile * kTile];
+    if (&target_ != &g_) {
+      transpose_tile(turned, sums);
+      sums = turned;
+      std::swap(row, column);
+    }
+    if (target_.c_dtype == Dtype::bf16) {
+      finish_tile<bf16>(target_, sums, row, column);
+    } else {
+      finish_tile<float>(target_, sums, row, column);
+    }
+  }
+
   const Gemm& g_;
+  const Gemm& target_;
   const int64_t k_tiles_, m_tiles_, n_tiles_;
   const bool reads_a_in_place_;
   const int64_t first_packed_;  // the first row of tiles of a that is packed
@@ -301,6 +345,12 @@ class Product {
 
 }  // namespace
 
-void gemm_amx(const Gemm& g) { Product(g).run(); }
+void gemm_amx(const Gemm& g) {
+  if (is_cheaper_transposed(g)) {
+    Product(transposed(g), g).run();
+  } else {
+    Product(g, g).run();
+  }
+}
 
 }  // namespace taper::cpu::amx
