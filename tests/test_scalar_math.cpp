@@ -51,8 +51,8 @@ double greatest_kernel_error(Unary function, bool is_slope) {
   const Tensor y = Tensor::empty(shape, Dtype::f32);
   const Tensor x64 = x.cast(Dtype::f64), y64 = Tensor::empty(shape, Dtype::f64);
   if (is_slope) {
-    kernels::unary_bwd({y, false}, Tensor::full(shape, 1, Dtype::f32), x, function);
-    kernels::unary_bwd({y64, false}, Tensor::full(shape, 1, Dtype::f64), x64, function);
+    kernels::unary_bwd(Accumulator(y, false), Tensor::full(shape, 1, Dtype::f32), x, function);
+    kernels::unary_bwd(Accumulator(y64, false), Tensor::full(shape, 1, Dtype::f64), x64, function);
   } else {
     kernels::unary_fwd(y, x, function);
     kernels::unary_fwd(y64, x64, function);
@@ -120,7 +120,7 @@ TEST_CASE("scalar math: activations at the ends") {
       CHECK(std::isnan(y[7]));
       const Tensor x = Tensor::from(std::vector<double>{-kInfinity, -1e30, 1e30, kInfinity}, {4}).cast(dtype);
       const Tensor dx = Tensor::empty({4}, dtype);
-      kernels::unary_bwd({dx, false}, Tensor::full({4}, 1, dtype), x, f);
+      kernels::unary_bwd(Accumulator(dx, false), Tensor::full({4}, 1, dtype), x, f);
       CHECK(dx.to_doubles() == std::vector<double>{0, 0, 1, 1});
     }
   }
