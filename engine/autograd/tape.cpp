@@ -12,6 +12,11 @@ namespace taper {
 // One op that was applied. `out_grads` fills during a backward pass.
 class GradNode {
  public:
+  GradNode() = default;
+  ~GradNode();
+  GradNode(const GradNode&) = delete;
+  GradNode& operator=(const GradNode&) = delete;
+
   std::shared_ptr<const Op> op;
   Saved saved{false, {}};
   Tensors inputs;
@@ -20,6 +25,30 @@ class GradNode {
   uint64_t age = 0;
   bool is_spent = false;
 };
+
+namespace {
+
+// Takes the nodes of tensors that nothing else refers to.
+void take_nodes(const Tensors& tensors, std::vector<std::shared_ptr<GradNode>>& nodes) {
+  for (const Tensor& tensor : tensors) {
+    if (tensor && tensor.impl().use_count() == 1 && tensor.impl()->node) {
+      nodes.push_back(std::move(tensor.impl()->node));
+    }
+  }
+}
+
+}  // namespace
+
+// Left to itself, the destruction of a long chain of nodes would take a stack frame for each.
+GradNode::~GradNode() {
+  std::vector<std::shared_ptr<GradNode>> nodes;
+  take_nodes(inputs, nodes);
+  while (!nodes.empty()) {
+    const std::shared_ptr<GradNode> node = std::move(nodes.back());
+    nodes.pop_back();
+    if (node.use_count() == 1) take_nodes(node->inputs, nodes);
+  }
+}
 
 namespace {
 
@@ -106,6 +135,18 @@ void run_node(GradNode& node, Agenda& agenda) {
   node.is_spent = true;
 }
 
+void seed_root(const Tensor& root, const Tensor& cotangent, Agenda& agenda) {
+  require(root && root.impl()->node, "backward: the root depends on nothing that requires a gradient");
+  require(cotangent.is_defined() && cotangent.shape() == root.shape() && cotangent.dtype() == root.dtype(),
+          "backward: the cotangent is {}, want {}", describe(cotangent), describe(root));
+  const auto& node = root.impl()->node;
+  require(!node->is_spent, "backward: {} was differentiated before, and its memory is gone", node->op->name());
+  GradSlot& slot = node->out_grads[static_cast<size_t>(root.impl()->output_index)];
+  require(!slot.is_set, "backward: a root of {} is given twice", node->op->name());
+  slot = {cotangent.detached(), true};
+  agenda.emplace(node->age, node);
+}
+
 }  // namespace
 
 Tensors apply(std::shared_ptr<const Op> op, const Tensors& in) {
@@ -139,20 +180,20 @@ Tensors apply(std::shared_ptr<const Op> op, const Tensors& in) {
 }
 
 void backward(const Tensor& root, const Tensor& cotangent) {
-  require(root && root.impl()->node, "backward: the root depends on nothing that requires a gradient");
   Tensor seed = cotangent;
-  if (!seed) {
+  if (root && !seed) {
     require(root.numel() == 1, "backward: the root is {}, want one element or a cotangent", to_string(root.shape()));
     seed = Tensor::empty(root.shape(), root.dtype(), root.device(), "a cotangent");
     kernels::fill(seed, 1.0);
   }
-  require(seed.shape() == root.shape() && seed.dtype() == root.dtype(), "backward: the cotangent is {}, want {}",
-          describe(seed), describe(root));
-  const auto& node = root.impl()->node;
-  require(!node->is_spent, "backward: {} was differentiated before, and its memory is gone", node->op->name());
-  node->out_grads[static_cast<size_t>(root.impl()->output_index)] = {seed.detached(), true};
+  backward(Tensors{root}, Tensors{seed});
+}
+
+void backward(const Tensors& roots, const Tensors& cotangents) {
+  require(roots.size() == cotangents.size(), "backward: got {} roots and {} cotangents, want as many", roots.size(),
+          cotangents.size());
   Agenda agenda;
-  agenda.emplace(node->age, node);
+  for (size_t i = 0; i < roots.size(); ++i) seed_root(roots[i], cotangents[i], agenda);
   while (!agenda.empty()) {
     const std::shared_ptr<GradNode> newest = agenda.begin()->second;
     agenda.erase(agenda.begin());

@@ -15,6 +15,8 @@ Tensors apply(std::shared_ptr<const Op> op, const Tensors& in);
 // Gradients of <root, cotangent> into the grad() of every leaf that root depends on. Without a cotangent root must have
 // one element, and the cotangent is 1. A graph can be walked once.
 void backward(const Tensor& root, const Tensor& cotangent = {});
+// The same of sum <root_i, cotangent_i>, in one walk.
+void backward(const Tensors& roots, const Tensors& cotangents);
 
 // While one lives, apply() on this thread records nothing.
 class NoGrad {

@@ -39,17 +39,20 @@ int processor_level() {
 int processor_level() { return 0; }
 #endif
 
-int level() {
-  static const int chosen = [] {
-    const int best = processor_level();
+int level_named(const char* name) {
+  const int best = processor_level();
+  for (int i = 0; i < 5; ++i) {
+    if (std::string(name) != kLevels[i]) continue;
+    require_usage(i <= best, "TAPER_ISA: this processor has no {}; its best is {}", name, kLevels[best]);
+    return i;
+  }
+  fail_usage("TAPER_ISA: got '{}', want base, avx2, avx512, avx512bf16 or amx", name);
+}
+
+int& level() {
+  static int chosen = [] {
     const char* asked = std::getenv("TAPER_ISA");
-    if (!asked || !*asked) return best;
-    for (int i = 0; i < 5; ++i) {
-      if (std::string(asked) != kLevels[i]) continue;
-      require_usage(i <= best, "TAPER_ISA: this processor has no {}; its best is {}", asked, kLevels[best]);
-      return i;
-    }
-    fail_usage("TAPER_ISA: got '{}', want base, avx2, avx512, avx512bf16 or amx", asked);
+    return asked && *asked ? level_named(asked) : processor_level();
   }();
   return chosen;
 }
@@ -59,6 +62,7 @@ int level() {
 Isa cpu_isa() { return static_cast<Isa>(level() < 2 ? level() : 2); }
 bool has_avx512_bf16() { return level() >= 3; }
 bool has_amx_bf16() { return level() >= 4; }
+void set_cpu_isa(const char* name) { level() = level_named(name); }
 const char* cpu_isa_name() { return kLevels[level()]; }
 
 }  // namespace taper

@@ -15,6 +15,9 @@ Isa cpu_isa();
 bool has_avx512_bf16();
 bool has_amx_bf16();  // also asks the kernel for the right to use tiles
 
+// For tests, between kernels: one of the names above, from now on. UsageError as above.
+void set_cpu_isa(const char* name);
+
 const char* cpu_isa_name();  // "avx512bf16", ...: the highest level in use
 
 }  // namespace taper
