@@ -5,6 +5,7 @@
 #include "engine/kernels/cpu/element.h"
 #include "engine/kernels/cpu/row_parts.h"
 #include "engine/kernels/cpu/row_sums.h"
+#include "engine/kernels/cpu/scratch.h"
 #include "engine/kernels/kernels.h"
 
 namespace taper::cpu::TAPER_ISA {
@@ -299,16 +300,16 @@ void backward(const BackwardViews& v, const Parameters<Compute<H>>& p) {
   const int64_t stride = 4 * cols;
   const Scratch<C> scratch(parts.count * stride);
   parts.run([&](int64_t part, int64_t begin, int64_t end) {
-    C* base = scratch.data() + part * stride;
+    C* base = scratch.get() + part * stride;
     const ColumnSums<C> sums{base, base + cols, base + 2 * cols};
     for (int64_t i = 0; has_columns && i < 3 * cols; ++i) base[i] = 0;
     with_flag(has_columns, [&](auto columns) {
       backward_rows<F, decltype(columns)::value, H, D>(v, p, sums, base + 3 * cols, begin, end);
     });
   });
-  const C* weighted = F::kNorm ? scratch.data() : nullptr;
-  const C* plain = F::kScale && scratch.data() ? scratch.data() + cols : nullptr;
-  const C* dy = scratch.data() ? scratch.data() + 2 * cols : nullptr;
+  const C* weighted = F::kNorm ? scratch.get() : nullptr;
+  const C* plain = F::kScale && scratch.get() ? scratch.get() + cols : nullptr;
+  const C* dy = scratch.get() ? scratch.get() + 2 * cols : nullptr;
   put_column_sums(v.dgamma, weighted, stride, parts.count, p.gate, cols);
   put_column_sums(v.dgamma_tilde, plain, stride, parts.count, p.scale, cols);
   put_column_sums(v.dbeta, F::kNorm ? dy : nullptr, stride, parts.count, p.gate, cols);

@@ -2,7 +2,6 @@
 // size alone, each part is summed by one thread, and the sums of the parts are added in order.
 #pragma once
 
-#include "engine/core/allocator.h"
 #include "engine/core/parallel.h"
 #include "engine/kernels/cpu/element.h"
 
@@ -26,26 +25,6 @@ struct RowParts {
       for (int64_t part = begin; part < end; ++part) body(part, rows * part / count, rows * (part + 1) / count);
     });
   }
-};
-
-// Working memory of one kernel call.
-template <class C>
-class Scratch {
- public:
-  explicit Scratch(int64_t count)
-      : data_(count > 0
-                  ? static_cast<C*>(allocate(count * static_cast<int64_t>(sizeof(C)), "a kernel's working memory"))
-                  : nullptr) {}
-  ~Scratch() {
-    if (data_) release(data_);
-  }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-
-  C* data() const { return data_; }
-
- private:
-  C* data_;
 };
 
 }  // namespace

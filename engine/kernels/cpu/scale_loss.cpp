@@ -34,6 +34,9 @@ RadialPart radial_part(const H* h, const G* dh, int64_t n) {
   return {inner, h_square, dh_square};
 }
 
+// NaN wins, and stays: one among the rows is to be seen.
+double greater_or_nan(double value, double so_far) { return value > so_far || std::isnan(value) ? value : so_far; }
+
 // Three numbers of each part of the rows.
 struct PartSums {
   double values[kMostParts][3] = {};
@@ -43,10 +46,9 @@ struct PartSums {
     for (const auto& part : values) total += part[i];
     return total;
   }
-  // NaN wins: a NaN among the rows is to be seen.
   double greatest(int i) const {
     double result = 0;
-    for (const auto& part : values) result = part[i] <= result ? result : part[i];
+    for (const auto& part : values) result = greater_or_nan(part[i], result);
     return result;
   }
 };
@@ -71,7 +73,7 @@ void cpu::TAPER_ISA::scale_loss_fwd(Out sums, Out s, In h, NormKind kind, double
         s.as<C>()[row] = scale;
         const double wide = static_cast<double>(scale);
         own[0] += wide;
-        own[1] = wide <= own[1] ? own[1] : wide;
+        own[1] = greater_or_nan(wide, own[1]);
         own[2] += (wide - target) * (wide - target);
       }
     });
