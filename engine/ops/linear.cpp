@@ -150,6 +150,7 @@ std::vector<BadSample> bad_samples() {
 
 }  // namespace
 
-std::vector<OpInfo> linear_ops() { return {{"linear", samples, bad_samples}}; }
+// The libraries of products split sums by the number of threads.
+std::vector<OpInfo> linear_ops() { return {{"linear", samples, bad_samples, false}}; }
 
 }  // namespace taper

@@ -48,6 +48,7 @@ struct OpInfo {
   std::string name;  // equals Op::name()
   std::function<std::vector<Sample>()> samples;
   std::function<std::vector<BadSample>()> bad_samples;
+  bool keeps_bits_for_any_threads = true;  // results and gradients do not depend on the number of threads
 };
 
 // One list a family, at the end of its file.
