@@ -103,7 +103,8 @@ void Tokenizer::encode(std::string_view text, Special special, std::vector<std::
   std::unique_ptr<WordEncoder> encoder = state_->take_encoder();
   for (std::size_t at = 0; at < text.size();) {
     const AddedTokenFinder::Match match = state_->finder.find(text, at, special);
-    Splitter words(text.substr(at, match.token ? match.begin - at : std::string_view::npos));
+    Splitter words(text.substr(at, match.token ? match.begin - at : std::string_view::npos),
+                   state_->vocabulary.splits_digits);
     for (std::string_view word = words.next(); !word.empty(); word = words.next()) encoder->encode(word, ids);
     if (!match.token) break;
     ids.push_back(match.token->id);

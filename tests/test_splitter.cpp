@@ -9,9 +9,9 @@ using namespace taper;
 
 namespace {
 
-std::vector<std::string> words_of(std::string_view text) {
+std::vector<std::string> words_of(std::string_view text, bool splits_digits = false) {
   std::vector<std::string> words;
-  Splitter splitter(text);
+  Splitter splitter(text, splits_digits);
   for (std::string_view word = splitter.next(); !word.empty(); word = splitter.next()) words.emplace_back(word);
   return words;
 }
@@ -24,6 +24,13 @@ TEST_CASE("splitter: letters, numbers and signs make runs, each with one space b
   CHECK(words_of("") == Words{});
   CHECK(words_of("Once upon, 3 times!?") == Words{"Once", " upon", ",", " 3", " times", "!?"});
   CHECK(words_of("abc123def") == Words{"abc", "123", "def"});
+}
+
+TEST_CASE("splitter: digits apart are cut out before the rule") {
+  CHECK(words_of("", true) == Words{});
+  CHECK(words_of("12", true) == Words{"1", "2"});
+  CHECK(words_of("to paint 12 pictures", true) == Words{"to", " paint", " ", "1", "2", " pictures"});
+  CHECK(words_of("a  3\n\n\xC2\xBD don't9", true) == Words{"a", "  ", "3", "\n\n", "\xC2\xBD", " don", "'t", "9"});
 }
 
 TEST_CASE("splitter: contractions are cut off, in lower case alone and not after a space") {

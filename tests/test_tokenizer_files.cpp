@@ -146,6 +146,22 @@ TEST_CASE("tokenizer files: added tokens may lie behind the vocabulary and hold 
   CHECK(Tokenizer::load(folder / "again").vocabulary() == tokenizer.vocabulary());
 }
 
+TEST_CASE("tokenizer files: digits apart, before the bytes' rule; a template that adds nothing") {
+  json file = whole_file();
+  const json byte_level = file["pre_tokenizer"];
+  file["pre_tokenizer"] = {{"type", "Sequence"},
+                           {"pretokenizers", {{{"type", "Digits"}, {"individual_digits", true}}, byte_level}}};
+  file["post_processor"] = {{"type", "TemplateProcessing"}, {"special_tokens", json::object()}};
+  const test::TempDir folder;
+  const Vocabulary v = read_vocabulary(folder.write("tokenizer.json", file.dump()));
+  CHECK(v.splits_digits);
+  CHECK_FALSE(trained().splits_digits);
+  write_vocabulary(v, folder / "again", {});
+  CHECK(read_vocabulary(folder / "again") == v);
+  CHECK(json::parse(test::read_file(folder / "again/tokenizer.json"))["pre_tokenizer"]["pretokenizers"][0] ==
+        file["pre_tokenizer"]["pretokenizers"][0]);
+}
+
 TEST_CASE("tokenizer files: other kinds of tokenizer are refused by name") {
   CHECK(error_with("/normalizer", {{"type", "NFC"}}) == "normalizer: not supported; got \"NFC\", want null");
   CHECK(error_with("/pre_tokenizer", {{"type", "Metaspace"}}) ==
@@ -157,8 +173,13 @@ TEST_CASE("tokenizer files: other kinds of tokenizer are refused by name") {
         "pre_tokenizer: use_regex: not supported; got false, want null or true");
   CHECK(error_with("/decoder", {{"type", "WordPiece"}}) ==
         "decoder: not supported; got \"WordPiece\", want \"ByteLevel\"");
-  CHECK(error_with("/post_processor", {{"type", "TemplateProcessing"}}) ==
-        "post_processor: not supported; got \"TemplateProcessing\", want \"ByteLevel\"");
+  CHECK(
+      error_with("/post_processor", {{"type", "TemplateProcessing"}, {"special_tokens", {{"<s>", {{"id", "<s>"}}}}}}) ==
+      "post_processor: not supported; got a template that adds tokens, want none");
+  CHECK(error_with("/post_processor", {{"type", "BertProcessing"}}) ==
+        "post_processor: not supported; got \"BertProcessing\", want \"ByteLevel\"");
+  CHECK(error_with("/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {{{"type", "Digits"}}}}}) ==
+        "pre_tokenizer: not supported; want the sequence of \"Digits\" with individual_digits and \"ByteLevel\"");
   CHECK(error_with("/model/type", "Unigram") == "model: type: not supported; got \"Unigram\", want null or \"BPE\"");
   const std::vector<std::pair<std::string, json>> options = {{"dropout", 0.1},
                                                              {"continuing_subword_prefix", "##"},

@@ -100,30 +100,47 @@ CharClass char_class(char32_t code_point) {
 
 std::string_view Splitter::next() {
   if (at_ == end_) return {};
+  const std::string_view word = next_of_piece();
+  if (splits_digits_ && at_ == piece_end_) find_piece();
+  return word;
+}
+
+void Splitter::find_piece() {
+  piece_end_ = at_;
+  while (piece_end_ < end_) {
+    const Char c = read_char(piece_end_, end_);
+    if (c.kind == kNumber && piece_end_ > at_) return;
+    piece_end_ += c.length;
+    if (c.kind == kNumber) return;
+  }
+}
+
+std::string_view Splitter::next_of_piece() {
+  const char* const end = piece_end_;
   const char* const start = at_;
-  Char first = read_char(start, end_);
+  Char first = read_char(start, end);
   const char* at = start + first.length;
-  if (*start == ' ' && at < end_) {
-    const Char second = read_char(at, end_);
+  if (*start == ' ' && at < end) {
+    const Char second = read_char(at, end);
     if (second.kind != kSpace) {
-      at_ = skip_run(at + second.length, end_, second.kind);
+      at_ = skip_run(at + second.length, end, second.kind);
       return {start, static_cast<std::size_t>(at_ - start)};
     }
   }
   if (first.kind != kSpace) {
-    const int contraction = *start == '\'' ? contraction_length(start, end_) : 0;
-    at_ = contraction > 0 ? start + contraction : skip_run(at, end_, first.kind);
+    const int contraction = *start == '\'' ? contraction_length(start, end) : 0;
+    at_ = contraction > 0 ? start + contraction : skip_run(at, end, first.kind);
     return {start, static_cast<std::size_t>(at_ - start)};
   }
   const char* last = start;
-  while (at < end_) {
-    const Char c = read_char(at, end_);
+  while (at < end) {
+    const Char c = read_char(at, end);
     if (c.kind != kSpace) break;
     last = at;
     at += c.length;
   }
   // What follows the run is a word: its last character is left for it, unless it is the only one.
-  at_ = at < end_ && last > start ? last : at;
+  at_ = at < end && last > start ? last : at;
   return {start, static_cast<std::size_t>(at_ - start)};
 }
 

@@ -19,14 +19,24 @@ CharClass char_class(char32_t code_point);
 
 class Splitter {
  public:
-  explicit Splitter(std::string_view text) : at_(text.data()), end_(text.data() + text.size()) {}
+  // With splits_digits every number character is cut out first and is a word by itself; the rule holds for what is left
+  // between them.
+  explicit Splitter(std::string_view text, bool splits_digits = false)
+      : at_(text.data()), end_(text.data() + text.size()), piece_end_(end_), splits_digits_(splits_digits) {
+    if (splits_digits_) find_piece();
+  }
 
   // The next word, or an empty view after the last.
   std::string_view next();
 
  private:
+  void find_piece();
+  std::string_view next_of_piece();
+
   const char* at_;
   const char* end_;
+  const char* piece_end_;  // where the rule takes the text to end
+  bool splits_digits_;
 };
 
 }  // namespace taper

@@ -116,6 +116,8 @@ class VocabularyBuilder {
     vocabulary_.merges.push_back({find(left, place), find(right, place), find(left + right, place)});
   }
 
+  void set_splits_digits(bool splits_digits) { vocabulary_.splits_digits = splits_digits; }
+
   Vocabulary finish(const fs::path& path) {
     check(vocabulary_, path.string());
     return std::move(vocabulary_);
@@ -180,26 +182,58 @@ void want(const json& object, const std::string& name, const std::vector<json>& 
   fail("{}: {}: not supported; got {}, want {}", place, name, shown(value), list);
 }
 
-// A component of the pipeline: null, or an object of type ByteLevel. Others are refused by the name of their type.
-const json& byte_level_component(const json& file, const std::string& name, const std::string& path) {
-  const json& component = member(file, name);
-  if (component.is_null()) return component;
-  require(component.is_object(), "{}: {}: got {}, want an object", path, name, shown(component));
-  require(member(component, "type") == "ByteLevel", "{}: {}: not supported; got {}, want \"ByteLevel\"", path, name,
+// A component of the pipeline must be an object of type ByteLevel; others are refused by the name of their type.
+void want_byte_level(const json& component, const std::string& place) {
+  require(component.is_object(), "{}: got {}, want an object", place, shown(component));
+  require(member(component, "type") == "ByteLevel", "{}: not supported; got {}, want \"ByteLevel\"", place,
           shown(member(component, "type")));
-  return component;
 }
 
-void check_pipeline(const json& file, const std::string& path) {
-  const json& normalizer = member(file, "normalizer");
+void check_normalizer(const json& normalizer, const std::string& path) {
   require(normalizer.is_null(), "{}: normalizer: not supported; got {}, want null", path,
           shown(normalizer.is_object() ? member(normalizer, "type") : normalizer));
-  const json& splitter = byte_level_component(file, "pre_tokenizer", path);
-  require(splitter.is_object(), "{}: pre_tokenizer: none; want \"ByteLevel\"", path);
-  want(splitter, "add_prefix_space", {false}, path + ": pre_tokenizer");
-  want(splitter, "use_regex", {true}, path + ": pre_tokenizer");
-  byte_level_component(file, "decoder", path);
-  byte_level_component(file, "post_processor", path);
+}
+
+// ByteLevel, or a sequence of Digits and ByteLevel. Returns whether digits are split.
+bool read_pre_tokenizer(const json& whole, const std::string& path) {
+  require(!whole.is_null(), "{}: pre_tokenizer: none; want \"ByteLevel\"", path);
+  const std::string place = path + ": pre_tokenizer";
+  const json* byte_level = &whole;
+  bool splits_digits = false;
+  if (whole.is_object() && member(whole, "type") == "Sequence") {
+    const json& parts = member(whole, "pretokenizers");
+    const bool is_pair = parts.is_array() && parts.size() == 2 && parts[0].is_object() &&
+                         member(parts[0], "type") == "Digits" && member(parts[0], "individual_digits") == true;
+    require(is_pair, "{}: not supported; want the sequence of \"Digits\" with individual_digits and \"ByteLevel\"",
+            place);
+    splits_digits = true;
+    byte_level = &parts[1];
+  }
+  want_byte_level(*byte_level, place);
+  want(*byte_level, "add_prefix_space", {false}, place);
+  want(*byte_level, "use_regex", {true}, place);
+  return splits_digits;
+}
+
+// ByteLevel only moves offsets, and a template without control tokens does nothing; one with them would add ids.
+void check_post_processor(const json& processor, const std::string& path) {
+  if (processor.is_null()) return;
+  const std::string place = path + ": post_processor";
+  if (processor.is_object() && member(processor, "type") == "TemplateProcessing") {
+    const json& control = member(processor, "special_tokens");
+    require(control.is_null() || control.empty(), "{}: not supported; got a template that adds tokens, want none",
+            place);
+    return;
+  }
+  want_byte_level(processor, place);
+}
+
+// Returns whether digits are split.
+bool check_pipeline(const json& file, const std::string& path) {
+  check_normalizer(member(file, "normalizer"), path);
+  if (!member(file, "decoder").is_null()) want_byte_level(member(file, "decoder"), path + ": decoder");
+  check_post_processor(member(file, "post_processor"), path);
+  return read_pre_tokenizer(member(file, "pre_tokenizer"), path);
 }
 
 const json& check_model(const json& file, const std::string& path) {
@@ -255,13 +289,14 @@ void read_merges_json(const json& list, VocabularyBuilder& builder, const std::s
 }
 
 Vocabulary read_tokenizer_json(const fs::path& path, const json& file) {
-  check_pipeline(file, path.string());
+  const bool splits_digits = check_pipeline(file, path.string());
   const json& model = check_model(file, path.string());
   std::vector<SpelledToken> tokens = read_token_map(member(model, "vocab"), path.string() + ": model.vocab");
   read_added_tokens(member(file, "added_tokens"), tokens, path.string());
   VocabularyBuilder builder;
   builder.set_tokens(std::move(tokens), path.string());
   read_merges_json(member(model, "merges"), builder, path.string());
+  builder.set_splits_digits(splits_digits);
   return builder.finish(path);
 }
 
@@ -304,12 +339,17 @@ std::string tokenizer_json_text(const Vocabulary& v, const std::vector<std::stri
   }
   const json byte_level = {
       {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
+  const json splitter =
+      v.splits_digits
+          ? json{{"type", "Sequence"},
+                 {"pretokenizers", json::array({{{"type", "Digits"}, {"individual_digits", true}}, byte_level})}}
+          : byte_level;
   std::string merges;
   for (const Merge& merge : v.merges) merges += (merges.empty() ? "" : ",\n") + quoted(merge_text(merge, spellings));
   return fmt::format(R"({{"version":"1.0","truncation":null,"padding":null,
 "added_tokens":{},
 "normalizer":null,
-"pre_tokenizer":{byte_level},
+"pre_tokenizer":{splitter},
 "post_processor":{byte_level},
 "decoder":{byte_level},
 "model":{{"type":"BPE","dropout":null,"unk_token":null,"continuing_subword_prefix":null,"end_of_word_suffix":null,
@@ -317,8 +357,8 @@ std::string tokenizer_json_text(const Vocabulary& v, const std::vector<std::stri
 "vocab":{vocab},
 "merges":[{merges}]}}}}
 )",
-                     added.dump(), fmt::arg("byte_level", byte_level.dump()), fmt::arg("vocab", vocab_text(spellings)),
-                     fmt::arg("merges", merges));
+                     added.dump(), fmt::arg("byte_level", byte_level.dump()), fmt::arg("splitter", splitter.dump()),
+                     fmt::arg("vocab", vocab_text(spellings)), fmt::arg("merges", merges));
 }
 
 std::string config_text(const Vocabulary& v, std::optional<std::int64_t> max_tokens) {

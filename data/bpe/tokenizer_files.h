@@ -2,7 +2,9 @@
 //
 //   vocab.json             {"token": id, ...}, tokens spelt in the byte alphabet (byte_alphabet.h)
 //   merges.txt             "#version: 0.2", then a merge a line, earliest first: left, space, right
-//   tokenizer.json         both in one, with the added tokens and the splitting rule: ByteLevel with its regex, GPT-2's
+//   tokenizer.json         both in one, with the added tokens and the splitting rule: ByteLevel with its regex,
+//   GPT-2's,
+//                          or Digits (each by itself) before it
 //   tokenizer_config.json  the class and the control tokens, for transformers
 //
 // In a vocab.json without a tokenizer.json, <|endoftext|> and what is not spelt in the byte alphabet are control

@@ -72,9 +72,9 @@ std::array<std::int32_t, 256> byte_ids(const Vocabulary& v, std::string_view sou
     }
   }
   for (const AddedToken& token : v.added) take(static_cast<std::size_t>(token.id));
-  for (int byte = 0; byte < 256; ++byte) {
+  for (int byte = ' '; byte <= '~'; ++byte) {
     if (ids[static_cast<std::size_t>(byte)] >= 0) continue;
-    fail("{}: the byte 0x{:02X}, spelt '{}', is not in the vocabulary; want all 256, so that any text has ids", source,
+    fail("{}: the byte 0x{:02X}, spelt '{}', is not in the vocabulary; want at least those of printable ASCII", source,
          byte, spell_bytes(std::string(1, static_cast<char>(byte))));
   }
   return ids;

@@ -29,6 +29,7 @@ struct Vocabulary {
   std::vector<std::string> tokens;  // bytes of each id
   std::vector<Merge> merges;        // by rank
   std::vector<AddedToken> added;    // by id
+  bool splits_digits = false;       // every number character is a word of its own, as in Llama's and SmolLM's rules
   bool operator==(const Vocabulary&) const = default;
 };
 
@@ -36,12 +37,13 @@ inline constexpr std::string_view kEndOfText = "<|endoftext|>";
 // Ids are held in 32 bits and tables in memory: what no real vocabulary comes near is refused as damage.
 inline constexpr std::int64_t kMaxVocabulary = std::int64_t{1} << 24;
 
-// The id of each single byte. Throws Error, naming `source`, where a byte has none: such a vocabulary cannot encode
-// every text.
+// The id of each single byte; -1 for one that has none. A vocabulary trained elsewhere may lack bytes that its text
+// never held; such a byte is left out of what is encoded, as Hugging Face's tokenizers do without an unknown token.
+// Throws Error, naming `source`, where a printable ASCII character or a space has none: that is damage.
 std::array<std::int32_t, 256> byte_ids(const Vocabulary& vocabulary, std::string_view source);
 
-// Throws Error, naming `source`, unless every byte has an id, every merge joins two tokens to the token of their
-// concatenated bytes, no pair merges twice, and every added token has an id of its own and a text.
+// Throws Error, naming `source`, unless every printable ASCII byte has an id, every merge joins two tokens to the token
+// of their concatenated bytes, no pair merges twice, and every added token has an id of its own and a text.
 void check(const Vocabulary& vocabulary, std::string_view source);
 
 }  // namespace taper

@@ -86,7 +86,11 @@ void WordEncoder::merge_short(std::string_view word, std::vector<std::int32_t>& 
     parts[i].rank = entry ? entry->rank : kNoRank;
     parts[i].result = entry ? entry->result : 0;
   };
-  for (std::size_t i = 0; i < n; ++i) parts[i].id = table_->byte_id(word[i]);
+  n = 0;
+  for (const char byte : word) {
+    const std::int32_t id = table_->byte_id(byte);
+    if (id >= 0) parts[n++].id = id;
+  }
   for (std::size_t i = 0; i < n; ++i) look_up(i);
   while (n > 1) {
     std::size_t best = 0;
@@ -114,12 +118,17 @@ void WordEncoder::merge_long(std::string_view word, std::vector<std::int32_t>& i
   require(word.size() < kNone,
           "encode: one word without a place to split is too long; got {} bytes, want fewer than {}", word.size(),
           kNone);
-  const auto n = static_cast<std::uint32_t>(word.size());
-  nodes_.resize(n);
+  std::uint32_t n = 0;
+  nodes_.resize(word.size());
   heap_.clear();
-  for (std::uint32_t i = 0; i < n; ++i) {
-    nodes_[i] = {table_->byte_id(word[i]), i == 0 ? kNone : i - 1, i + 1 < n ? i + 1 : kNone};
+  for (const char byte : word) {
+    const std::int32_t id = table_->byte_id(byte);
+    if (id < 0) continue;
+    nodes_[n] = {id, n == 0 ? kNone : n - 1, n + 1};
+    ++n;
   }
+  if (n == 0) return;
+  nodes_[n - 1].after = kNone;
   for (std::uint32_t i = 0; i < n; ++i) offer(i);
   std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
   while (!heap_.empty()) {

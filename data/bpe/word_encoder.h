@@ -22,6 +22,7 @@ class MergeTable {
   // The vocabulary must have passed check().
   explicit MergeTable(const Vocabulary& vocabulary);
 
+  // -1: the byte has none and is left out.
   std::int32_t byte_id(char byte) const { return byte_ids_[static_cast<unsigned char>(byte)]; }
   // Null where the pair does not merge.
   const Entry* find(std::int32_t left, std::int32_t right) const { return entries_.find(pair_key(left, right)); }
