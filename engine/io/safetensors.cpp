@@ -131,6 +131,14 @@ struct SafetensorsFile::Content {
     if (mapping) ::munmap(mapping, static_cast<size_t>(file_bytes));
   }
 
+  // Whole pages of this part leave the process's memory; reading them again brings them back from the file.
+  void release(int64_t begin, int64_t end) const {
+    const int64_t page = ::sysconf(_SC_PAGESIZE);
+    const int64_t first = (data_begin + begin + page - 1) / page * page;
+    const int64_t last = (data_begin + end) / page * page;
+    if (first < last) ::madvise(static_cast<char*>(mapping) + first, static_cast<size_t>(last - first), MADV_DONTNEED);
+  }
+
   void map() {
     const std::string file = path.string();
     const FileDescriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -228,6 +236,7 @@ void SafetensorsFile::read_into(const std::string& name, const Tensor& to) const
   }
   require_usage(is_known, "{} has the wrong dtype; got {}, want {}", where, entry.dtype,
                 to.dtype() == Dtype::i32 ? "I32 or I64" : "F32, BF16, F16 or F64");
+  content_->release(entry.begin, entry.end);
 }
 
 // --- writing ---

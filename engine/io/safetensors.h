@@ -46,7 +46,7 @@ class SafetensorsFile {
   // A copy in the dtype wanted: f64, f32 and bf16 from F64, F32, BF16 and F16; i32 from I32, and from I64 where the
   // values fit.
   Tensor read(const std::string& name, Dtype want) const;
-  // The same into memory that is there; the shapes must agree.
+  // The same into memory that is there; the shapes must agree. What was read does not stay in memory a second time.
   void read_into(const std::string& name, const Tensor& to) const;
 
  private:
