@@ -1,6 +1,11 @@
 #include "model/attention.h"
 
+#include <algorithm>
 #include <cmath>
+#include <type_traits>
+#include <vector>
+
+#include "engine/core/parallel.h"
 
 namespace taper {
 
@@ -13,20 +18,49 @@ AttentionOptions attention_options(const ModelConfig& config) {
   return options;
 }
 
-RotaryTables make_rotary_tables(const ModelConfig& config, Precision precision) {
-  if (config.positions != Positions::rotary) return {};
-  const int64_t half = config.head_size / 2;
-  std::vector<double> cos, sin;
-  for (int64_t position = 0; position < config.context; ++position) {
-    for (int64_t i = 0; i < half; ++i) {
-      const double angle = double(position) * std::pow(config.rope_theta, -2.0 * double(i) / double(config.head_size));
-      cos.push_back(std::cos(angle));
-      sin.push_back(std::sin(angle));
+std::vector<double> rotary_frequencies(const ModelConfig& config) {
+  constexpr double kTurn = 6.283185307179586;
+  std::vector<double> frequencies;
+  for (int64_t i = 0; i < config.head_size / 2; ++i) {
+    const double frequency = std::pow(config.rope_theta, -2.0 * double(i) / double(config.head_size));
+    const double divided = frequency / config.rope_factor;
+    if (config.rope_scaling == RopeScaling::none) {
+      frequencies.push_back(frequency);
+    } else if (config.rope_scaling == RopeScaling::linear) {
+      frequencies.push_back(divided);
+    } else {
+      const double low = config.rope_low_frequency_factor, high = config.rope_high_frequency_factor;
+      const double waves = double(config.rope_original_context) * frequency / kTurn;
+      const double kept = std::clamp((waves - low) / (high - low), 0.0, 1.0);
+      frequencies.push_back(kept * frequency + (1 - kept) * divided);
     }
   }
+  return frequencies;
+}
+
+RotaryTables make_rotary_tables(const ModelConfig& config, Precision precision) {
+  if (config.positions != Positions::rotary) return {};
+  const std::vector<double> frequencies = rotary_frequencies(config);
+  const int64_t half = config.head_size / 2;
   const Shape shape{config.context, half};
   const Dtype dtype = master_dtype(precision);
-  return {Tensor::from(cos, shape).cast(dtype), Tensor::from(sin, shape).cast(dtype)};
+  const RotaryTables tables{Tensor::empty(shape, dtype, Device::cpu, "rotary cosines"),
+                            Tensor::empty(shape, dtype, Device::cpu, "rotary sines")};
+  const auto fill = [&](auto* cos, auto* sin) {
+    parallel_for(config.context, 64, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin * half; i < end * half; ++i) {
+        const double angle = double(i / half) * frequencies[size_t(i % half)];
+        cos[i] = static_cast<std::remove_reference_t<decltype(*cos)>>(std::cos(angle));
+        sin[i] = static_cast<std::remove_reference_t<decltype(*sin)>>(std::sin(angle));
+      }
+    });
+  };
+  if (dtype == Dtype::f64) {
+    fill(tables.cos.data<double>(), tables.sin.data<double>());
+  } else {
+    fill(tables.cos.data<float>(), tables.sin.data<float>());
+  }
+  return tables;
 }
 
 Attention::Attention(ParameterList& parameters, const std::string& name, const ModelConfig& config,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "engine/ops/ops.h"
 #include "model/config.h"
@@ -12,7 +13,12 @@ namespace taper {
 
 AttentionOptions attention_options(const ModelConfig& config);
 
-// cos and sin of position * theta^(-2 i / D), each [context, D/2]; undefined for learned positions.
+// theta^(-2 i / D) for i < D/2, angles a position, after the configuration's scaling. linear: all divided by the
+// factor. llama3: a wave longer than the original context / low is divided, one shorter than original / high is not,
+// and between them the two mix linearly in original / wavelength (Llama 3.1; transformers, modeling_rope_utils.py).
+std::vector<double> rotary_frequencies(const ModelConfig& config);
+
+// cos and sin of position * frequency, each [context, D/2]; undefined for learned positions.
 struct RotaryTables {
   Tensor cos, sin;
 };

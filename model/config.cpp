@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <utility>
@@ -33,6 +34,11 @@ const Names<NormSite>& names_of(NormSite) {
 }
 const Names<Positions>& names_of(Positions) {
   static const Names<Positions> names{{"learned", Positions::learned}, {"rotary", Positions::rotary}};
+  return names;
+}
+const Names<RopeScaling>& names_of(RopeScaling) {
+  static const Names<RopeScaling> names{
+      {"none", RopeScaling::none}, {"linear", RopeScaling::linear}, {"llama3", RopeScaling::llama3}};
   return names;
 }
 const Names<Activation>& names_of(Activation) {
@@ -88,6 +94,21 @@ void visit_members(Config& config, Visit&& visit) {
   visit("gate", config.gate);
   visit("step", config.step);
 }
+
+// Those that stand in the file only where rotary frequencies are scaled.
+template <class Config, class Visit>
+void visit_scaling(Config& config, Visit&& visit) {
+  visit("rope_scaling", config.rope_scaling);
+  visit("rope_factor", config.rope_factor);
+  visit("rope_low_frequency_factor", config.rope_low_frequency_factor);
+  visit("rope_high_frequency_factor", config.rope_high_frequency_factor);
+  visit("rope_original_context", config.rope_original_context);
+}
+
+// What a folder that transformers opens as well tells it (model/hf_custom.h).
+constexpr std::array<std::string_view, 10> kForeignKeys{
+    "architectures", "auto_map",     "dtype",        "torch_dtype",         "transformers_version",
+    "bos_token_id",  "eos_token_id", "pad_token_id", "tie_word_embeddings", "use_cache"};
 
 struct Writer {
   Json& json;
@@ -248,6 +269,21 @@ void check_config(const ModelConfig& config, std::string_view what) {
           config.attention_scale);
   require(config.gate >= 0 && config.gate <= 1, "{}: gate is out of range; got {}, want 0 to 1", what, config.gate);
   require_at_least<int64_t>(what, "step", config.step, 0);
+  if (config.rope_scaling != RopeScaling::none) {
+    require(config.rope_factor >= 1 && std::isfinite(config.rope_factor),
+            "{}: rope_factor is out of range; got {}, want at least 1", what, config.rope_factor);
+  }
+  if (config.rope_scaling == RopeScaling::llama3) {
+    const double low = config.rope_low_frequency_factor, high = config.rope_high_frequency_factor;
+    require(low > 0 && high > low && std::isfinite(high),
+            "{}: rope_low_frequency_factor and rope_high_frequency_factor are out of range; got {} and {}, want two "
+            "positive numbers, the second greater",
+            what, low, high);
+    require_at_least<int64_t>(what, "rope_original_context", config.rope_original_context, 1);
+  }
+  require(config.positions != Positions::rotary || config.context <= kMaxRotaryAngles / config.head_size,
+          "{}: context is too large for a table of rotary positions; got {}, want at most {} for heads of {}", what,
+          config.context, kMaxRotaryAngles / config.head_size, config.head_size);
   parameter_count(config);
 }
 
@@ -279,6 +315,7 @@ std::string config_to_json(const ModelConfig& config) {
   Json json;
   json["model_type"] = kModelType;
   visit_members(config, Writer{json});
+  if (config.rope_scaling != RopeScaling::none) visit_scaling(config, Writer{json});
   return json.dump(2) + "\n";
 }
 
@@ -295,9 +332,13 @@ ModelConfig config_from_json(std::string_view text, std::string_view source) {
   require(*type == kModelType, "{}: model_type is another; got {}, want \"{}\"", source, type->dump(), kModelType);
   ModelConfig config;
   visit_members(config, Reader{json, source});
+  const bool has_scaling = json.contains("rope_scaling");
+  if (has_scaling) visit_scaling(config, Reader{json, source});
   for (const auto& [key, value] : json.items()) {
-    bool is_known = key == "model_type";
-    visit_members(config, [&](const char* known, const auto&) { is_known = is_known || key == known; });
+    bool is_known = key == "model_type" || std::count(kForeignKeys.begin(), kForeignKeys.end(), key) > 0;
+    const auto compare = [&is_known, &name = key](const char* known, const auto&) { is_known |= name == known; };
+    visit_members(config, compare);
+    if (has_scaling) visit_scaling(config, compare);
     require(is_known, "{}: {} is an unknown key", source, key);
   }
   check_config(config, source);

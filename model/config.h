@@ -14,6 +14,10 @@ namespace taper {
 
 enum class Positions : uint8_t { learned, rotary };
 
+// How rotary frequencies are lowered for a context longer than the one trained on first (rotary_frequencies in
+// model/attention.h).
+enum class RopeScaling : uint8_t { none, linear, llama3 };
+
 // The state of a place where a pre-norm transformer normalises.
 enum class NormSite : uint8_t {
   plain,    // the usual norm, for ever
@@ -42,6 +46,11 @@ struct ModelConfig {
 
   Positions positions = Positions::learned;
   double rope_theta = 10000.0;
+  RopeScaling rope_scaling = RopeScaling::none;
+  double rope_factor = 1;                 // linear, llama3: frequencies are divided by it,
+  double rope_low_frequency_factor = 1;   // llama3: wholly where a wave is longer than the original context over this,
+  double rope_high_frequency_factor = 4;  // not at all where it is shorter than the original context over this
+  int64_t rope_original_context = 8192;
   Activation activation = Activation::gelu_tanh;
   bool is_gated_mlp = false;   // SwiGLU: down(silu(gate(x)) * up(x)); activation is then unused
   bool has_bias = false;       // of the linear layers inside blocks
@@ -66,6 +75,9 @@ std::vector<std::string> arch_names();
 
 void set_variant(ModelConfig& config, Variant variant);
 
+// Most positions * head_size of a model with rotary positions: their table is in memory.
+inline constexpr int64_t kMaxRotaryAngles = int64_t{1} << 28;
+
 // Error, beginning with `what`, where a value is out of range or two contradict each other.
 void check_config(const ModelConfig& config, std::string_view what);
 
@@ -77,8 +89,9 @@ int64_t parameter_count(const ModelConfig& config);
 // that the stream's variance does not grow with depth.
 double writer_deviation(const ModelConfig& config);
 
-// config.json: model_type "taper" and every member of ModelConfig under its own name. Reading throws Error with the
-// file and the key for anything unknown, missing, of the wrong type or out of range.
+// config.json: model_type "taper" and every member of ModelConfig under its own name, those of rope_scaling only where
+// there is one. Reading throws Error with the file and the key for anything unknown, missing, of the wrong type or out
+// of range; keys that tell other programs how to open the folder (architectures, auto_map, ...) are passed over.
 std::string config_to_json(const ModelConfig& config);
 ModelConfig config_from_json(std::string_view json, std::string_view source);
 ModelConfig read_config(const std::filesystem::path& file);
