@@ -11,6 +11,7 @@
 #include "engine/io/atomic_file.h"
 #include "engine/io/read_file.h"
 #include "engine/io/safetensors.h"
+#include "model/hf_weights.h"
 
 namespace taper {
 namespace {
@@ -19,10 +20,9 @@ namespace fs = std::filesystem;
 
 constexpr const char* kConfigFile = "config.json";
 constexpr const char* kWeightsFile = "model.safetensors";
+constexpr uint64_t kMaxConfigBytes = 1 << 20;
 
-bool is_model_folder(const fs::path& folder) {
-  return fs::exists(folder / kConfigFile) && fs::exists(folder / kWeightsFile);
-}
+bool is_model_folder(const fs::path& folder) { return fs::exists(folder / kConfigFile) && HfWeights::is_in(folder); }
 
 // "step-120" -> 120.
 std::optional<int64_t> step_of(const fs::path& folder) {
@@ -61,35 +61,13 @@ bool is_finite(const Tensor& tensor) {
   return std::all_of(values, values + tensor.numel(), [](T value) { return std::isfinite(value); });
 }
 
-}  // namespace
-
-std::vector<fs::path> complete_checkpoints(const fs::path& run) {
-  std::vector<std::pair<int64_t, fs::path>> found;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(run, error)) {
-    const auto step = step_of(entry.path());
-    if (step && is_model_folder(entry.path()) && fs::exists(entry.path() / kCheckpointManifest)) {
-      found.emplace_back(*step, entry.path());
-    }
-  }
-  std::sort(found.rbegin(), found.rend());
-  std::vector<fs::path> folders;
-  for (auto& entry : found) folders.push_back(std::move(entry.second));
-  return folders;
+// Whatever is not known as native goes the other way, which names the kinds there are.
+bool is_hf_folder(const fs::path& folder) {
+  const fs::path file = folder / kConfigFile;
+  return model_type_of(read_file(file, kMaxConfigBytes), file.string()) != "taper";
 }
 
-fs::path find_model_folder(const fs::path& folder) {
-  std::error_code error;
-  require_usage(fs::is_directory(folder, error), "model: {} is no folder", fs::absolute(folder).string());
-  if (is_model_folder(folder)) return folder;
-  const std::vector<fs::path> checkpoints = complete_checkpoints(folder);
-  require_usage(!checkpoints.empty(), "model: nothing in {}; want {} and {}, or a run with a complete checkpoint",
-                fs::absolute(folder).string(), kConfigFile, kWeightsFile);
-  return checkpoints.front();
-}
-
-Transformer load_model(const fs::path& folder, Precision precision) {
-  const fs::path place = find_model_folder(folder);
+Transformer load_native_model(const fs::path& place, Precision precision) {
   const ModelConfig config = read_config(place / kConfigFile);
   const fs::path weights = place / kWeightsFile;
   const SafetensorsFile file = SafetensorsFile::open(weights);
@@ -117,9 +95,46 @@ Transformer load_model(const fs::path& folder, Precision precision) {
   return model;
 }
 
-void save_model(const Transformer& model, const fs::path& folder) {
+}  // namespace
+
+std::vector<fs::path> complete_checkpoints(const fs::path& run) {
+  std::vector<std::pair<int64_t, fs::path>> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(run, error)) {
+    const auto step = step_of(entry.path());
+    if (step && is_model_folder(entry.path()) && fs::exists(entry.path() / kCheckpointManifest)) {
+      found.emplace_back(*step, entry.path());
+    }
+  }
+  std::sort(found.rbegin(), found.rend());
+  std::vector<fs::path> folders;
+  for (auto& entry : found) folders.push_back(std::move(entry.second));
+  return folders;
+}
+
+fs::path find_model_folder(const fs::path& folder) {
+  std::error_code error;
+  require_usage(fs::is_directory(folder, error), "model: {} is no folder", fs::absolute(folder).string());
+  if (is_model_folder(folder)) return folder;
+  const std::vector<fs::path> checkpoints = complete_checkpoints(folder);
+  require_usage(!checkpoints.empty(), "model: nothing in {}; want {} and {}, or a run with a complete checkpoint",
+                fs::absolute(folder).string(), kConfigFile, kWeightsFile);
+  return checkpoints.front();
+}
+
+ModelConfig read_model_config(const fs::path& folder) {
+  const fs::path place = find_model_folder(folder);
+  return is_hf_folder(place) ? read_hf_config(place).model : read_config(place / kConfigFile);
+}
+
+Transformer load_model(const fs::path& folder, Precision precision, const Say& say) {
+  const fs::path place = find_model_folder(folder);
+  return is_hf_folder(place) ? load_hf_model(place, precision, say) : load_native_model(place, precision);
+}
+
+void save_model(const Transformer& model, const fs::path& folder, StoredDtype stored) {
   fs::create_directories(folder);
-  write_safetensors(folder / kWeightsFile, stored_tensors(model), {}, StoredDtype::f32);
+  write_safetensors(folder / kWeightsFile, stored_tensors(model), {}, stored);
   write_file(folder / kConfigFile, config_to_json(model.config()));
 }
 

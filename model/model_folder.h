@@ -1,6 +1,6 @@
-// A model on disk, native form: a folder with config.json (model/config.h) and model.safetensors, whose tensors carry
+// A model on disk. Native form: a folder with config.json (model/config.h) and model.safetensors, whose tensors carry
 // the names of the parameters ([out, in]; c is a scalar; a gated MLP as mlp.gate and mlp.up). A run folder holds such
-// folders as checkpoints, step-N.
+// folders as checkpoints, step-N. Folders of Hugging Face models are read as well (model/hf_import.h).
 #pragma once
 
 #include <filesystem>
@@ -8,12 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "model/hf_import.h"
 #include "model/transformer.h"
 
 namespace taper {
 
-// The folder itself where it holds a model; for a run folder its newest complete checkpoint. UsageError where there is
-// neither.
+// The folder itself where it holds a model, native or Hugging Face's; for a run folder its newest complete checkpoint.
+// UsageError where there is neither.
 std::filesystem::path find_model_folder(const std::filesystem::path& folder);
 
 // A checkpoint's folder counts once this file, written last, is there.
@@ -21,12 +22,17 @@ inline constexpr const char* kCheckpointManifest = "training.json";
 // step-N with a manifest, greatest N first.
 std::vector<std::filesystem::path> complete_checkpoints(const std::filesystem::path& run);
 
-// Error that names the file and the tensor where one is missing, unknown, or of another shape. Values may be anything,
-// non-finite ones included: see first_non_finite. Takes what find_model_folder takes.
-Transformer load_model(const std::filesystem::path& folder, Precision precision = Precision::f32);
+// Any model: takes what find_model_folder takes. Error that names the file and the tensor where one is missing,
+// unknown, or of another shape. Values may be anything, non-finite ones included: see first_non_finite. `say` hears
+// what a user should know about a file of Hugging Face's.
+Transformer load_model(const std::filesystem::path& folder, Precision precision = Precision::f32, const Say& say = {});
 
-// Writes config.json and model.safetensors into the folder, made if missing; masters in f32 (f64 models too).
-void save_model(const Transformer& model, const std::filesystem::path& folder);
+// The config.json alone, of either kind, as load_model would set it.
+ModelConfig read_model_config(const std::filesystem::path& folder);
+
+// Writes config.json and model.safetensors into the folder, made if missing; masters in f32 (f64 models too) or as
+// `stored` says.
+void save_model(const Transformer& model, const std::filesystem::path& folder, StoredDtype stored = StoredDtype::f32);
 
 // The name of the first parameter with a NaN or an infinity.
 std::optional<std::string> first_non_finite(const Transformer& model);

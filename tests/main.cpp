@@ -5,7 +5,6 @@
 
 #include <cstdio>
 
-#include "engine/core/parallel.h"
 #include "tests/support/shared.h"
 
 namespace {
@@ -51,7 +50,6 @@ REGISTER_LISTENER("counter", 1, Counter);
 }  // namespace
 
 int main(int argc, char** argv) {
-  taper::limit_spinning(argv);
   doctest::Context context;
   context.setOption("minimal", true);
   context.applyCommandLine(argc, argv);
