@@ -22,20 +22,6 @@ const float* values_of(const Transformer& model, const std::string& name) {
 
 }  // namespace
 
-const char* to_string(Plan plan) {
-  switch (plan) {
-    case Plan::normed:
-      return "normed";
-    case Plan::scaled:
-      return "scaled";
-    case Plan::folded:
-      return "folded";
-    case Plan::blended:
-      return "blended";
-  }
-  return "?";
-}
-
 DecodeShape::DecodeShape(const ModelConfig& config_, Dtype weights) : config(config_), is_bf16(weights == Dtype::bf16) {
   const int64_t column_step = is_bf16 ? 2 : 1;
   groups = greatest_power(kMaxSlices, [&](int count) {

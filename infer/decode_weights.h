@@ -9,19 +9,10 @@
 
 #include "engine/kernels/decode.h"
 #include "infer/huge_memory.h"
+#include "infer/plan.h"
 #include "model/transformer.h"
 
 namespace taper {
-
-// What a tapered norm is while decoding. The three forms of a model at g = 0 (scaled, folded, and the training forward)
-// are one function; normed is another.
-enum class Plan : uint8_t {
-  normed,   // live norms
-  scaled,   // explicit scales: x = c h' gamma_tilde + beta_tilde
-  folded,   // nothing: the model went through fold() first
-  blended,  // both branches, at the gate of the model's configuration
-};
-const char* to_string(Plan plan);
 
 struct PackedMatrix {
   std::byte* data = nullptr;

@@ -75,10 +75,8 @@ void Decoder::reset(int64_t length) {
   for (int64_t s = 0; s < sequences(); ++s) cache_.truncate(s, std::min(length, cache_.length(s)));
 }
 
-int64_t Decoder::bytes_per_token() const {
-  int64_t positions = 0;
-  for (int64_t s = 0; s < sequences(); ++s) positions += cache_.length(s);
-  return weights_->bytes() + positions * cache_.bytes_per_position();
+int64_t Decoder::bytes_per_step(int64_t length) const {
+  return weights_->bytes() + sequences() * length * cache_.bytes_per_position();
 }
 
 }  // namespace taper

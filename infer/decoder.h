@@ -1,7 +1,7 @@
 // Runs a model over tokens with a key-value cache: prompts in blocks, then one token of every sequence at a time.
 // A call is one parallel region; the threads meet at spinning barriers, twice a layer where heads and hidden channels
-// divide among them. Nothing is allocated after construction. To the bit, logits do not depend on the number of threads,
-// on how a prompt is cut into blocks, or on the other sequences.
+// divide among them. Nothing is allocated after construction. To the bit, logits do not depend on the number of
+// threads, on how a prompt is cut into blocks, or on the other sequences.
 #pragma once
 
 #include <cstdint>
@@ -49,8 +49,8 @@ class Decoder {
   // Forgets all but the first `length` tokens of every sequence.
   void reset(int64_t length = 0);
 
-  // What one more token reads: the packed weights, once for all sequences, and the cache of each.
-  int64_t bytes_per_token() const;
+  // What a step reads when each sequence holds `length` tokens: the packed weights, once for all, and the caches.
+  int64_t bytes_per_step(int64_t length) const;
   const DecodeWeights& weights() const { return *weights_; }
 
  private:

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 
+#include "engine/core/parallel.h"
 #include "tests/support/shared.h"
 
 namespace {
@@ -50,6 +51,7 @@ REGISTER_LISTENER("counter", 1, Counter);
 }  // namespace
 
 int main(int argc, char** argv) {
+  taper::limit_spinning(argv);
   doctest::Context context;
   context.setOption("minimal", true);
   context.applyCommandLine(argc, argv);

@@ -18,24 +18,16 @@ constexpr const char* kStateFile = "training.safetensors";
 constexpr const char* kPartial = ".partial";
 constexpr uint64_t kMaxManifestBytes = 1 << 20;
 
-std::vector<std::string> trained_names(const Transformer& model) {
-  std::vector<std::string> names;
-  for (const Parameter& p : model.parameters()) {
-    if (p.is_trained) names.push_back(p.name);
-  }
-  return names;
-}
-
-void write_state(const fs::path& file, const Transformer& model, const TrainerState& state) {
+void write_state(const fs::path& file, const Trainer& trainer) {
   std::vector<std::pair<std::string, Tensor>> tensors;
-  const std::vector<std::string> names = trained_names(model);
-  for (size_t i = 0; i < names.size(); ++i) {
-    tensors.emplace_back("m." + names[i], state.first_moments[i]);
-    tensors.emplace_back("v." + names[i], state.second_moments[i]);
+  for (const Adamw::State& state : trainer.optimizer().states()) {
+    tensors.emplace_back("m." + state.parameter.name, state.m);
+    tensors.emplace_back("v." + state.parameter.name, state.v);
   }
   std::vector<double> means;
-  for (const NormCalibration& norm : state.calibration.norms) means.insert(means.end(), {norm.a, norm.b});
-  tensors.emplace_back("calibration", Tensor::from(means, {static_cast<int64_t>(state.calibration.norms.size()), 2}));
+  const std::vector<NormCalibration> norms = trainer.state().calibration.norms;
+  for (const NormCalibration& norm : norms) means.insert(means.end(), {norm.a, norm.b});
+  tensors.emplace_back("calibration", Tensor::from(means, {static_cast<int64_t>(norms.size()), 2}));
   write_safetensors(file, tensors);
 }
 
@@ -76,6 +68,11 @@ T read_entry(const Json& json, const fs::path& file, const char* key) {
   return found->get<T>();
 }
 
+void read_moment(const SafetensorsFile& file, const std::string& name, const Tensor& to) {
+  require(file.has(name), "{}: tensor {} is missing", file.path().string(), name);
+  file.read_into(name, to);
+}
+
 // What is wrong with a checkpoint; empty where all its files are there.
 std::string damage_of(const fs::path& checkpoint) {
   try {
@@ -94,13 +91,13 @@ std::string damage_of(const fs::path& checkpoint) {
   }
 }
 
-void write_folder(const fs::path& folder, const Transformer& model, const TrainerState& state, const DataPosition& data,
+void write_folder(const fs::path& folder, const Transformer& model, const Trainer& trainer, const DataPosition& data,
                   const Tokenizer* tokenizer) {
   fs::create_directories(folder);
   save_model(model, folder);
   if (tokenizer) tokenizer->save(folder, model.config().context);
-  write_state(folder / kStateFile, model, state);
-  write_file(folder / kCheckpointManifest, manifest_of(folder, state, data));
+  write_state(folder / kStateFile, trainer);
+  write_file(folder / kCheckpointManifest, manifest_of(folder, trainer.state(), data));
   sync_folder(folder);
 }
 
@@ -108,10 +105,10 @@ void write_folder(const fs::path& folder, const Transformer& model, const Traine
 
 fs::path save_checkpoint(const fs::path& run, const Transformer& model, const Trainer& trainer,
                          const DataPosition& data, const Tokenizer* tokenizer) {
-  const TrainerState state = trainer.state();
+  const int64_t step = trainer.next_step();
   const auto bad = first_non_finite(model);
-  require(!bad, "checkpoint: not saved at step {}, because {} is not finite", state.step, bad.value_or(""));
-  const fs::path place = run / fmt::format("step-{}", state.step);
+  require(!bad, "checkpoint: not saved at step {}, because {} is not finite", step, bad.value_or(""));
+  const fs::path place = run / fmt::format("step-{}", step);
   // A run is the same whenever it comes by, so a whole checkpoint of this step is this one: replacing it would only
   // open a moment in which there is none.
   if (fs::exists(place) && damage_of(place).empty()) return place;
@@ -120,7 +117,7 @@ fs::path save_checkpoint(const fs::path& run, const Transformer& model, const Tr
   std::error_code ignored;
   try {
     fs::remove_all(partial);
-    write_folder(partial, model, state, data, tokenizer);
+    write_folder(partial, model, trainer, data, tokenizer);
     fs::remove_all(place);  // damaged, where there is one
     fs::rename(partial, place);
     sync_folder(run);
@@ -164,7 +161,7 @@ std::optional<fs::path> newest_checkpoint(const fs::path& run, const std::functi
   return {};
 }
 
-DataPosition load_training_state(const fs::path& checkpoint, const Transformer& model, Trainer& trainer) {
+DataPosition load_training_state(const fs::path& checkpoint, Trainer& trainer) {
   const Json manifest = read_manifest(checkpoint);
   const fs::path name = checkpoint / kCheckpointManifest;
   TrainerState state;
@@ -176,14 +173,9 @@ DataPosition load_training_state(const fs::path& checkpoint, const Transformer& 
     state.calibration.scale_target = read_entry<double>(manifest, name, "scale_target");
   }
   const SafetensorsFile file = SafetensorsFile::open(checkpoint / kStateFile);
-  for (const Parameter& p : model.parameters()) {
-    if (!p.is_trained) continue;
-    for (const auto& [prefix, moments] : {std::pair("m.", &state.first_moments), {"v.", &state.second_moments}}) {
-      require(file.has(prefix + p.name), "{}: tensor {}{} is missing", file.path().string(), prefix, p.name);
-      moments->push_back(file.read(prefix + p.name, p.master.dtype()));
-      require(moments->back().shape() == p.master.shape(), "{}: tensor {}{} has another shape; got {}, want {}",
-              file.path().string(), prefix, p.name, to_string(moments->back().shape()), to_string(p.master.shape()));
-    }
+  for (const Adamw::State& moments : trainer.optimizer().states()) {
+    read_moment(file, "m." + moments.parameter.name, moments.m);
+    read_moment(file, "v." + moments.parameter.name, moments.v);
   }
   require(file.has("calibration"), "{}: tensor calibration is missing", file.path().string());
   const std::vector<double> means = file.read("calibration", Dtype::f64).to_doubles();

@@ -30,7 +30,7 @@ struct DataPosition {
 std::filesystem::path save_checkpoint(const std::filesystem::path& run, const Transformer& model,
                                       const Trainer& trainer, const DataPosition& data, const Tokenizer* tokenizer);
 
-// Removes all complete checkpoints but the newest `keep`; keep >= 1.
+// Removes all complete checkpoints but the newest `keep`.
 void remove_old_checkpoints(const std::filesystem::path& run, int64_t keep);
 // Removes what interrupted saves left behind.
 void remove_partial_checkpoints(const std::filesystem::path& run);
@@ -40,6 +40,6 @@ std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::pa
                                                        const std::function<void(const std::string&)>& message);
 
 // The training state of a checkpoint; parameters come from load_model. Error names file and entry.
-DataPosition load_training_state(const std::filesystem::path& checkpoint, const Transformer& model, Trainer& trainer);
+DataPosition load_training_state(const std::filesystem::path& checkpoint, Trainer& trainer);
 
 }  // namespace taper

@@ -5,6 +5,7 @@
 
 #include "engine/autograd/tape.h"
 #include "engine/core/error.h"
+#include "engine/optim/grad_clip.h"
 #include "model/model_folder.h"
 
 namespace taper {
@@ -26,6 +27,37 @@ struct Trainer::StepSums {
   }
 };
 
+namespace {
+
+std::vector<AdamwParameter> optimized_parameters(const Transformer& model) {
+  std::vector<AdamwParameter> optimized;
+  for (const Parameter& p : model.parameters()) {
+    if (!p.is_trained) continue;
+    optimized.push_back({p.name, p.master, p.has_copy() ? p.compute : Tensor(), p.compute, p.is_decayed});
+  }
+  return optimized;
+}
+
+AdamwConfig adamw_config(const TrainerOptions& options) {
+  AdamwConfig config;
+  config.lr = options.schedule.peak;
+  config.beta1 = options.beta1;
+  config.beta2 = options.beta2;
+  config.eps = options.adam_eps;
+  config.weight_decay = options.weight_decay;
+  return config;
+}
+
+std::vector<NamedGradient> gradients_of(const Transformer& model) {
+  std::vector<NamedGradient> gradients;
+  for (const Parameter& p : model.parameters()) {
+    if (p.is_trained) gradients.push_back({"the gradient of " + p.name, p.compute.grad()});
+  }
+  return gradients;
+}
+
+}  // namespace
+
 int64_t default_micro_batch_windows(const ModelConfig& config, Precision precision, int64_t window) {
   const int64_t product = size_of(product_dtype(precision));
   const int64_t stream = size_of(master_dtype(precision));
@@ -41,17 +73,11 @@ Trainer::Trainer(Transformer& model, const TrainerOptions& options)
     : model_(model),
       options_(options),
       anchor_(model.config(), options.anchor),
-      calibration_(model, options.ema_decay) {
-  for (const Parameter& p : model.parameters()) {
-    if (!p.is_trained) continue;
-    trained_.push_back(&p);
-    state_.first_moments.push_back(Tensor::zeros(p.master.shape(), p.master.dtype(), Device::cpu, "AdamW's moments"));
-    state_.second_moments.push_back(Tensor::zeros(p.master.shape(), p.master.dtype(), Device::cpu, "AdamW's moments"));
-  }
-}
+      calibration_(model, options.ema_decay),
+      adamw_(optimized_parameters(model), adamw_config(options)) {}
 
 StepReport Trainer::step(const Tensor& tokens, const Tensor& targets) {
-  return step(options_.schedule.at(state_.step), tokens, targets);
+  return step(options_.schedule.at(step_), tokens, targets);
 }
 
 StepReport Trainer::step(const StepScalars& scalars, const Tensor& tokens, const Tensor& targets) {
@@ -59,9 +85,9 @@ StepReport Trainer::step(const StepScalars& scalars, const Tensor& tokens, const
   StepReport report = compute_gradients(scalars.gate, tokens, targets);
   report.step = scalars.step;
   report.learning_rate = scalars.learning_rate;
-  if (report.bad_tensor.empty()) update(scalars.learning_rate, report.gradient_norm);
-  state_.step = scalars.step + 1;
-  model_.set_saved_state(scalars.gate.value, state_.step);
+  if (report.bad_tensor.empty()) adamw_.step(scalars.learning_rate, report.clip_factor);
+  step_ = scalars.step + 1;
+  model_.set_saved_state(scalars.gate.value, step_);
   return report;
 }
 
@@ -97,9 +123,11 @@ StepReport Trainer::compute_gradients(Gate gate, const Tensor& tokens, const Ten
   }
   StepReport report = report_of(sums, tokens.numel());
   report.gate = gate.value;
-  report.gradient_norm = gradient_norm();
-  if (!std::isfinite(report.loss) || !std::isfinite(report.gradient_norm)) {
-    report.bad_tensor = first_bad_tensor();
+  const GradientNorm norm = gradient_norm(gradients_of(model_), options_.clip);
+  report.gradient_norm = norm.norm;
+  report.clip_factor = norm.clip_factor;
+  if (!std::isfinite(report.loss) || !norm.is_finite) {
+    report.bad_tensor = first_non_finite(model_).value_or(norm.is_finite ? "the loss" : norm.first_bad);
   } else if (!calibration_.is_fixed()) {
     observe(sums, tokens.numel());
   }
@@ -155,64 +183,13 @@ StepReport Trainer::report_of(const StepSums& sums, int64_t tokens) const {
   return report;
 }
 
-double Trainer::gradient_norm() const {
-  double squares = 0;
-  const Tensor sum = Tensor::empty({1}, Dtype::f64, Device::cpu, "a sum of squares");
-  for (const Parameter* p : trained_) {
-    const Tensor grad = p->compute.grad();
-    if (!grad) continue;
-    kernels::sum_squares(sum, grad);
-    squares += sum.item();
-  }
-  return std::sqrt(squares);
-}
-
-std::string Trainer::first_bad_tensor() const {
-  if (const auto name = first_non_finite(model_)) return *name;
-  const Tensor sum = Tensor::empty({1}, Dtype::f64, Device::cpu, "a sum of squares");
-  for (const Parameter* p : trained_) {
-    const Tensor grad = p->compute.grad();
-    if (!grad) continue;
-    kernels::sum_squares(sum, grad);
-    if (!std::isfinite(sum.item())) return "the gradient of " + p->name;
-  }
-  return "the loss";
-}
-
-void Trainer::update(double learning_rate, double gradient_norm) {
-  const auto count = static_cast<double>(++state_.updates);
-  AdamwOptions adamw;
-  adamw.lr = learning_rate;
-  adamw.beta1 = options_.beta1;
-  adamw.beta2 = options_.beta2;
-  adamw.eps = options_.adam_eps;
-  adamw.correction1 = 1 - std::pow(options_.beta1, count);
-  adamw.correction2 = 1 - std::pow(options_.beta2, count);
-  adamw.clip_factor = gradient_norm > options_.clip ? options_.clip / gradient_norm : 1.0;
-  for (size_t i = 0; i < trained_.size(); ++i) {
-    const Parameter& p = *trained_[i];
-    adamw.weight_decay = p.is_decayed ? options_.weight_decay : 0.0;
-    kernels::adamw(p.master, state_.first_moments[i], state_.second_moments[i], p.has_copy() ? p.compute : Tensor(),
-                   p.compute.grad(), adamw);
-  }
-}
-
-TrainerState Trainer::state() const {
-  TrainerState state = state_;
-  state.calibration = calibration_.state();
-  return state;
-}
+TrainerState Trainer::state() const { return {step_, adamw_.step_count(), calibration_.state()}; }
 
 void Trainer::restore(const TrainerState& state) {
-  require(state.first_moments.size() == trained_.size() && state.second_moments.size() == trained_.size(),
-          "training state: got moments of {} parameters, want {}", state.first_moments.size(), trained_.size());
-  for (size_t i = 0; i < trained_.size(); ++i) {
-    state_.first_moments[i].copy_from(state.first_moments[i]);
-    state_.second_moments[i].copy_from(state.second_moments[i]);
-  }
-  state_.step = state.step;
-  state_.updates = state.updates;
+  adamw_.set_step_count(state.updates);
+  adamw_.write_copies();
   calibration_.restore(state.calibration);
+  step_ = state.step;
 }
 
 }  // namespace taper

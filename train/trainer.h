@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/optim/adamw.h"
 #include "model/transformer.h"
 #include "train/anchor_loss.h"
 #include "train/calibration.h"
@@ -48,16 +49,16 @@ struct StepReport {
   double greatest_scale = 0;
   double logit_rms = 0;
   double gradient_norm = 0;  // before clipping
+  double clip_factor = 1;    // what the update multiplies the gradient with
   RadialReport radial_of_ce, radial_of_loss;
   std::string bad_tensor;  // not empty: something was not finite there, and nothing was updated
 };
 
-// Besides parameters, all that the next step depends on. Moments are in the order of the model's trained parameters.
+// Besides parameters and AdamW's moments, all that the next step depends on.
 struct TrainerState {
   int64_t step = 0;     // the next one
   int64_t updates = 0;  // AdamW's counter: steps that were not finite do not count
   CalibrationState calibration;
-  Tensors first_moments, second_moments;
 };
 
 class Trainer {
@@ -70,15 +71,18 @@ class Trainer {
   // A step with scalars given from outside.
   StepReport step(const StepScalars& scalars, const Tensor& tokens, const Tensor& targets);
 
-  // Gradients alone, as a step computes them: parameters keep them in compute.grad(). The report lacks schedule values.
+  // Gradients alone, as a step computes them: parameters keep them in compute.grad(). The report has no step and no
+  // learning rate.
   StepReport compute_gradients(Gate gate, const Tensor& tokens, const Tensor& targets);
 
-  int64_t next_step() const { return state_.step; }
+  int64_t next_step() const { return step_; }
   Calibration& calibration() { return calibration_; }
+  const Adamw& optimizer() const { return adamw_; }
   const TrainerOptions& options() const { return options_; }
 
-  TrainerState state() const;               // shares the moments' memory
-  void restore(const TrainerState& state);  // copies; Error where it is of another model
+  TrainerState state() const;
+  // After the parameters and the moments were loaded. Error where the state is of another model.
+  void restore(const TrainerState& state);
 
  private:
   struct StepSums;
@@ -86,16 +90,13 @@ class Trainer {
   void run_micro_batch(Gate gate, const Tensor& tokens, const Tensor& targets, int64_t step_tokens, StepSums& sums);
   void observe(const StepSums& sums, int64_t tokens);
   StepReport report_of(const StepSums& sums, int64_t tokens) const;
-  double gradient_norm() const;
-  std::string first_bad_tensor() const;
-  void update(double learning_rate, double gradient_norm);
 
   Transformer& model_;
   TrainerOptions options_;
   AnchorLoss anchor_;
   Calibration calibration_;
-  std::vector<const Parameter*> trained_;
-  TrainerState state_;
+  Adamw adamw_;
+  int64_t step_ = 0;
 };
 
 }  // namespace taper

@@ -1,6 +1,7 @@
 #include "engine/core/parallel.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -66,6 +67,9 @@ int& team_size() {
   return count;
 }
 
+// Some ten microseconds: enough to bridge the gaps between kernels.
+[[maybe_unused]] constexpr const char* kSpinCount = "1000";
+
 thread_local bool is_in_team = false;
 
 void run_alone(void (*body)(void*, const Worker&), void* context) { body(context, Worker{}); }
@@ -77,6 +81,14 @@ inline void relax() {
 }
 
 }  // namespace
+
+void limit_spinning([[maybe_unused]] char** argv) {
+#if defined(_OPENMP) && defined(__linux__)
+  if (std::getenv("GOMP_SPINCOUNT") || std::getenv("OMP_WAIT_POLICY")) return;
+  setenv("GOMP_SPINCOUNT", kSpinCount, 0);
+  execv("/proc/self/exe", argv);  // returns where it is not allowed: then all goes on as it is
+#endif
+}
 
 int thread_count() { return team_size(); }
 

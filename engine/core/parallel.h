@@ -14,6 +14,12 @@ int thread_count();
 void set_thread_count(int count);  // count >= 1
 const char* threading_backend();   // "OpenMP" or "std::thread"
 
+// Call first thing in main. GNU's OpenMP lets waiting threads spin for milliseconds; where another program wants the
+// processor, a thread that spins keeps the one it waits for from running (a training step on a busy machine took ten
+// times as long). The runtime reads its settings before main, so the program starts itself once more with a short spin,
+// unless the user has set one (GOMP_SPINCOUNT, OMP_WAIT_POLICY).
+void limit_spinning(char** argv);
+
 // Threads that meet many times within microseconds: waits by spinning.
 class SpinBarrier {
  public:

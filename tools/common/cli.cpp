@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstdlib>
@@ -18,6 +19,8 @@ namespace taper {
 namespace {
 
 constexpr const char* kVersion = "0.1.0";
+// Says in a configuration file which version wrote it; no option.
+constexpr const char* kVersionKey = "written-by-version";
 
 std::string join(const std::vector<std::string>& words, const std::string& separator) {
   return fmt::format("{}", fmt::join(words, separator));
@@ -149,6 +152,7 @@ struct Cli::Impl {
 
   void take_config(const std::filesystem::path& path) {
     for (const ConfigEntry& entry : read_config_file(path)) {
+      if (entry.key == kVersionKey) continue;
       CliOption* option = entry.key == "config" ? nullptr : find("--" + entry.key);
       if (option == nullptr) {
         fail_usage("{}: unknown key '{}'; did you mean '{}'?", entry.place, entry.key, nearest_option(entry.key));
@@ -225,6 +229,7 @@ struct Cli::Impl {
     CliOption& option = declare(option_name, help, State::Kind::kNumber, is_whole ? "N" : "X",
                                 is_whole ? "a whole number" : "a number", fmt::format("{}", value));
     if (std::is_unsigned_v<Number>) option.state_->low = 0;
+    option.state_->current = [&value] { return fmt::format("{}", value); };
     option.state_->assign = [&value, state = option.state_.get()](const std::vector<std::string>& texts) {
       value = state->number<Number>(texts[0]);
     };
@@ -257,11 +262,13 @@ Cli::~Cli() = default;
 
 CliOption& Cli::option(const std::string& name, std::string& value, const std::string& help) {
   CliOption& option = impl_->declare(name, help, OptionState::Kind::kText, "TEXT", "a text", value);
+  option.state_->current = [&value] { return value; };
   option.state_->assign = [&value](const std::vector<std::string>& texts) { value = texts[0]; };
   return option;
 }
 CliOption& Cli::option(const std::string& name, std::filesystem::path& value, const std::string& help) {
   CliOption& option = impl_->declare(name, help, OptionState::Kind::kText, "PATH", "a path", value.string());
+  option.state_->current = [&value] { return value.string(); };
   option.state_->assign = [&value](const std::vector<std::string>& texts) { value = texts[0]; };
   return option;
 }
@@ -307,6 +314,7 @@ CliOption& Cli::choice(const std::string& name, std::string& value, std::vector<
                        const std::string& help) {
   CliOption& option =
       impl_->declare(name, help, OptionState::Kind::kText, join(choices, "/").c_str(), join(choices, " or "), value);
+  option.state_->current = [&value] { return value; };
   option.state_->assign = [&value, choices = std::move(choices), name](const std::vector<std::string>& texts) {
     const bool is_known = std::find(choices.begin(), choices.end(), texts[0]) != choices.end();
     require_usage(is_known, "{}: unknown value; got '{}', want {} (did you mean {}?)", name, texts[0],
@@ -318,6 +326,7 @@ CliOption& Cli::choice(const std::string& name, std::string& value, std::vector<
 
 CliOption& Cli::flag(const std::string& name, bool& value, const std::string& help) {
   CliOption& option = impl_->declare(name, help, OptionState::Kind::kFlag, "", "true or false", "");
+  option.state_->current = [&value] { return value ? "true" : ""; };
   option.state_->assign = [&value](const std::vector<std::string>& texts) { value = texts[0] == "true"; };
   return option;
 }
@@ -345,6 +354,21 @@ Cli& Cli::command(const std::string& name, const std::string& purpose) {
   impl_->app.add_subcommand(name, purpose);
   impl_->commands.emplace_back(name, std::make_unique<Cli>(impl_->name + " " + name, purpose));
   return *impl_->commands.back().second;
+}
+
+std::string Cli::settings_json(const std::vector<std::string>& without) const {
+  nlohmann::ordered_json json;
+  json[kVersionKey] = kVersion;
+  for (const auto& option : impl_->options) {
+    const OptionState& state = *option->state_;
+    const std::string text = state.current ? state.current() : "";
+    const bool is_left_out = std::find(without.begin(), without.end(), state.name) != without.end();
+    const bool is_worked_out_later = !state.is_given && state.default_text != text;
+    if (is_left_out || is_worked_out_later || text.empty() || state.name == "--config") continue;
+    json[bare_name(state.name)] =
+        state.kind == OptionState::Kind::kText ? nlohmann::ordered_json(text) : nlohmann::ordered_json::parse(text);
+  }
+  return json.dump(2) + "\n";
 }
 
 const std::string& Cli::chosen_command() const { return impl_->chosen_command; }

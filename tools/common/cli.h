@@ -104,6 +104,10 @@ class Cli {
   // After parse(): the command chosen, empty for a program without.
   const std::string& chosen_command() const;
 
+  // After parse(): what the options are set to, with the program's version, as a file for --config that repeats the
+  // call. Left out are those named, options without a value, and defaults that are worked out later.
+  std::string settings_json(const std::vector<std::string>& without = {}) const;
+
   // Prints and leaves for --help and --version. --threads is passed on as TAPER_THREADS, so parse before the first
   // parallel work.
   CommonOptions parse(int argc, const char* const* argv);

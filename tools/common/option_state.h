@@ -33,6 +33,7 @@ struct OptionState {
   bool excludes_low = false;
   bool excludes_high = false;
   std::function<void(const std::vector<std::string>&)> assign;
+  std::function<std::string()> current;  // the value as text; numbers and flags as JSON has them
   CLI::Option* parsed = nullptr;
 
   // What a right value is, with its limits.

@@ -12,6 +12,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/interrupt.h"
+#include "engine/core/parallel.h"
 
 namespace taper {
 namespace {
@@ -56,6 +57,7 @@ int run_body(const std::string& name, const std::function<int()>& body) {
 }  // namespace
 
 int run_tool(int argc, char** argv, const std::function<int()>& body) {
+  limit_spinning(argv);
   occupy_closed_streams();
   // A reader that went away is an error like any other, not a silent death.
   std::signal(SIGPIPE, SIG_IGN);

@@ -33,8 +33,7 @@ class Forward {
     const int64_t keys = layout_.blocks * kBlock * layout_.padded;
     const int64_t scratch = 2 * keys + 2 * kBlock * layout_.padded + kBlock * kBlock + kBlock * (1 + kColumns);
     share_out<C>(layout_.pairs() * parts, scratch, [&](int64_t unit, C* memory) {
-      C* keys_memory = memory;
-      run_unit(unit / parts, unit % parts, parts, keys_memory, memory + keys, memory + 2 * keys);
+      run_unit(unit / parts, unit % parts, parts, memory, memory + keys, memory + 2 * keys);
     });
   }
 
@@ -86,12 +85,13 @@ class Forward {
       }
     }
     for (int64_t r = 0; r < count; ++r) {
-      C whole = 0;
-      for (int64_t i = 0; i < kColumns; ++i) whole += total[r * kColumns + i];
-      unpack_rows(y_, {l.y_offset(b, head) + (block * kBlock + r) * l.heads * l.size, 0, 1}, sum + r * l.padded, l,
-                  C(1) / whole);
+      const C whole = sum_lanes(total + r * kColumns), factor = C(1) / whole;
       lse_.as<C>()[l.stat_offset(b, head) + block * kBlock + r] = greatest[r] + std::log(whole);
+#pragma omp simd
+      for (int64_t d = 0; d < l.padded; ++d) sum[r * l.padded + d] *= factor;
     }
+    const int64_t start = l.y_offset(b, head) + block * kBlock * l.heads * l.size;
+    unpack_rows(y_, {start, l.heads * l.size, count}, sum, l, C(1));
   }
 
   // Turns a row of scores into exp(score - greatest) and rescales what was summed under a smaller greatest score. Sums
@@ -126,11 +126,7 @@ class Forward {
 #pragma omp simd
       for (int64_t i = 0; i < kColumns; ++i) lane[i] = lane[i] > row[column + i] ? lane[i] : row[column + i];
     }
-    for (int64_t width = kColumns / 2; width >= 1; width /= 2) {
-#pragma omp simd
-      for (int64_t i = 0; i < width; ++i) lane[i] = lane[i] > lane[i + width] ? lane[i] : lane[i + width];
-    }
-    return lane[0];
+    return combine_lanes(lane, [](C a, C b) { return a > b ? a : b; });
   }
 
   static constexpr int64_t kColumns = Simd<C>::kColumns;
@@ -165,10 +161,17 @@ class Backward {
   void run() {
     const Layout& l = layout_;
     const int64_t rows = l.group() * l.blocks * kBlock;
-    const int64_t scratch = 2 * rows * l.padded + 2 * rows + 6 * kBlock * l.padded + 2 * kBlock * kBlock;
     const int64_t dq_size = rows * l.padded;
-    const int64_t units = l.pairs() * parts_;
-    if (units == 0 || l.blocks == 0) return;
+    const int64_t scratch = 2 * rows * l.padded + 2 * rows + 6 * kBlock * l.padded + 2 * kBlock * kBlock;
+    const int64_t units = l.blocks == 0 ? 0 : l.pairs() * parts_;
+    if (parts_ == 1) {
+      share_out<C>(units, scratch + dq_size, [&](int64_t pair, C* memory) {
+        C* dq = memory + scratch;
+        run_unit(pair, 0, dq, memory);
+        for (int64_t block = 0; block < l.blocks; ++block) sum_parts(pair, block, dq, dq_size);
+      });
+      return;
+    }
     const Scratch<C> dq(units * dq_size);
     share_out<C>(units, scratch, [&](int64_t unit, C* memory) {
       run_unit(unit / parts_, unit % parts_, dq.get() + unit * dq_size, memory);
@@ -245,10 +248,7 @@ class Backward {
     for (int64_t r = 0; r < kBlock; ++r) {
       // Rows behind the last one have probability exp(0 - inf) = 0.
       m.lse[at + r] = r < count ? lse[r] : std::numeric_limits<C>::infinity();
-      C dot = 0;
-#pragma omp simd reduction(+ : dot)
-      for (int64_t d = 0; d < l.padded; ++d) dot += m.p[r * l.padded + d] * m.dy[(at + r) * l.padded + d];
-      m.delta[at + r] = dot;
+      m.delta[at + r] = dot(m.p + r * l.padded, m.dy + (at + r) * l.padded, l.padded);
     }
   }
 

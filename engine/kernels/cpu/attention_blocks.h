@@ -32,6 +32,32 @@ struct Simd {
   static constexpr int64_t kColumns = kLanes * kVectors;
 };
 
+// One value of kColumns, by halves: a chain of single elements would take longer than all that filled them.
+template <class C, class Combine>
+inline C combine_lanes(C* lane, Combine combine) {
+  for (int64_t width = Simd<C>::kColumns / 2; width >= 1; width /= 2) {
+#pragma omp simd
+    for (int64_t i = 0; i < width; ++i) lane[i] = combine(lane[i], lane[i + width]);
+  }
+  return lane[0];
+}
+
+template <class C>
+inline C sum_lanes(C* lane) {
+  return combine_lanes(lane, [](C a, C b) { return a + b; });
+}
+
+// a b^T of two packed rows.
+template <class C>
+inline C dot(const C* a, const C* b, int64_t columns) {
+  C lane[Simd<C>::kColumns] = {};
+  for (int64_t column = 0; column < columns; column += Simd<C>::kColumns) {
+#pragma omp simd
+    for (int64_t i = 0; i < Simd<C>::kColumns; ++i) lane[i] += a[column + i] * b[column + i];
+  }
+  return sum_lanes(lane);
+}
+
 inline int64_t rounded_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
 // A product's left operand: element (row, k) at data[row * row_step + k * k_step].

@@ -1,0 +1,42 @@
+// What the benchmarks of decoding share: one model in every plan, measured in turn, so that a machine's moods fall on
+// all alike.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "infer/decoder.h"
+#include "tools/common/cli.h"
+
+namespace taper {
+
+// Dtype of packed weights for --precision; UsageError for a device other than the CPU.
+Dtype decode_dtype(const CommonOptions& common);
+
+// Random parameters, all norms tapered to gate 0: fit for every plan, for speed alone. The context is at least
+// `context`.
+Transformer random_model(const std::string& size, int64_t context, uint64_t seed);
+
+struct BenchDecoder {
+  Plan plan;
+  std::unique_ptr<Decoder> decoder;
+};
+
+// `plan`: normed, scaled, folded or all: those that the model has (live norms may run on any model here). UsageError
+// where one plan is asked for and the model lacks it.
+std::vector<BenchDecoder> bench_decoders(const Transformer& model, const std::string& plan,
+                                         const DecoderOptions& options);
+
+// run(decoder) returns tokens/s. Once each without counting, then `repeat` times in turn.
+// {"normed": {"tokens_per_s": {"median", "min", "max"}}, ..., "ratios": {"scaled", "folded"}}, ratios of medians to
+// normed's, null where one of the two is missing.
+nlohmann::json measure_in_turn(std::vector<BenchDecoder>& decoders, int64_t repeat,
+                               const std::function<double(Decoder&)>& run);
+
+}  // namespace taper

@@ -1,0 +1,100 @@
+// Tokens per second of decoding with a key-value cache: live norms, explicit scales and folded, side by side.
+//
+//   decode-bench --size 30M --precision bf16
+
+#include <fmt/core.h>
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "engine/core/cpu_features.h"
+#include "engine/core/error.h"
+#include "engine/core/parallel.h"
+#include "infer/sampler.h"
+#include "model/model_folder.h"
+#include "tools/common/cli.h"
+#include "tools/common/plan_bench.h"
+#include "tools/common/run_tool.h"
+
+namespace taper {
+namespace {
+
+struct Options {
+  std::filesystem::path model;
+  std::string size = "30M";
+  std::string plan = "all";
+  int64_t tokens = 256, prompt_tokens = 1, batch = 1, repeat = 5;
+
+  explicit Options(Cli& cli) {
+    CliOption& by_model = cli.option("--model", model, "a model's folder").value_name("DIR");
+    CliOption& by_size = cli.choice("--size", size, size_names(), "a random model of this size instead");
+    cli.exclusive({&by_model, &by_size});
+    cli.choice("--plan", plan, {"normed", "scaled", "folded", "all"}, "what tapered norms are while decoding");
+    cli.option("--tokens", tokens, "timed, for each sequence").unit("tokens").at_least(1);
+    cli.option("--prompt-tokens", prompt_tokens, "before that, not timed").unit("tokens").at_least(1);
+    cli.option("--batch", batch, "sequences decoded together").at_least(1).at_most(1024);
+    cli.option("--repeat", repeat, "timed runs of each plan").at_least(1).at_most(10000);
+  }
+};
+
+// Greedy, so that picking the token is inside, as it is for whoever waits for text.
+double run_once(Decoder& decoder, const Options& options) {
+  const std::vector<int32_t> prompt(static_cast<size_t>(options.prompt_tokens), 0);
+  std::vector<int32_t> tokens(static_cast<size_t>(options.batch), 0);
+  decoder.reset();
+  for (int64_t s = 0; s < options.batch; ++s) tokens[static_cast<size_t>(s)] = greedy(decoder.feed(prompt, s));
+  const auto start = std::chrono::steady_clock::now();
+  for (int64_t i = 0; i < options.tokens; ++i) {
+    const float* logits = decoder.step(tokens).data();
+    for (size_t s = 0; s < tokens.size(); ++s)
+      tokens[s] = greedy({logits + int64_t(s) * decoder.logits_stride(), size_t(decoder.vocab_size())});
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return double(options.tokens * options.batch) / seconds;
+}
+
+int run(int argc, char** argv) {
+  Cli cli("decode-bench", "Times decoding with a key-value cache, in the three plans in turn.");
+  Options options(cli);
+  const CommonOptions common = cli.parse(argc, argv);
+  const Dtype dtype = decode_dtype(common);
+  const int64_t positions = options.prompt_tokens + options.tokens;
+  const Transformer model =
+      options.model.empty() ? random_model(options.size, 512, common.seed) : load_model(options.model);
+  require_usage(positions <= model.config().context,
+                "--prompt-tokens and --tokens: {} positions do not fit; the model's context is {} tokens", positions,
+                model.config().context);
+  print_message(fmt::format("{} parameters, {} weights, {} threads, {}", parameter_count(model.config()),
+                            to_string(dtype), thread_count(), cpu_isa_name()));
+  DecoderOptions decoding;
+  decoding.weights = dtype;
+  decoding.sequences = options.batch;
+  std::vector<BenchDecoder> decoders = bench_decoders(model, options.plan, decoding);
+  nlohmann::json result =
+      measure_in_turn(decoders, options.repeat, [&](Decoder& decoder) { return run_once(decoder, options); });
+  if (result.empty()) return 0;
+  for (const BenchDecoder& each : decoders)
+    result[to_string(each.plan)]["bytes_per_token"] =
+        each.decoder->bytes_per_step(options.prompt_tokens + options.tokens / 2) / options.batch;
+  if (common.json) {
+    write_result(result.dump() + "\n");
+    return 0;
+  }
+  for (const BenchDecoder& each : decoders) {
+    const nlohmann::json& rate = result[to_string(each.plan)]["tokens_per_s"];
+    const nlohmann::json ratio = result["ratios"].value(to_string(each.plan), nlohmann::json());
+    write_result(fmt::format("{:7} {:10.1f} tokens/s (min {:.1f}, max {:.1f}){}\n", to_string(each.plan),
+                             rate["median"].get<double>(), rate["min"].get<double>(), rate["max"].get<double>(),
+                             ratio.is_number() ? fmt::format("  {:.3f}x normed", ratio.get<double>()) : ""));
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace taper
+
+int main(int argc, char** argv) {
+  return taper::run_tool(argc, argv, [&] { return taper::run(argc, argv); });
+}

@@ -1,0 +1,47 @@
+// What a run writes down, in its folder.
+//
+// metrics.jsonl, one JSON object a line. Of every training step:
+//   step            k, from 0
+//   loss ce aux     ce + lambda * aux; mean cross-entropy (nats); mean (s - s_tgt)^2, null before taper start
+//   gate lr         g and the learning rate of the step
+//   scale scale_max mean and greatest pre-logit scale s
+//   logit_rms       root of the mean squared logit
+//   grad_norm       of the gradient of loss, before clipping
+//   radial_ce radial_ce_share radial_loss radial_loss_share
+//                   gradient of ce, and of loss, at the pre-logit stream h, per token: mean of <dh, h/|h|>, and the sum
+//                   of |<dh, h/|h|>| over the sum of |dh|
+//   tokens_per_s    of this step
+//   bad             only where the step was not finite and nothing was updated: the first tensor found so
+// Of every evaluation, after `step` updates:
+//   step valid_loss perplexity bits_per_byte tokens gate
+//
+// summary.json: the results of a finished run.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "train/evaluate.h"
+#include "train/trainer.h"
+
+namespace taper {
+
+class MetricsFile {
+ public:
+  // Goes on with RUN/metrics.jsonl: keeps what belongs to the first `steps` steps and drops the rest, half lines of a
+  // run that was killed included.
+  MetricsFile(const std::filesystem::path& run, int64_t steps);
+
+  void write(const StepReport& report, double tokens_per_s);
+  void write(int64_t step, double gate, const Evaluation& evaluation);
+
+ private:
+  void write_line(const std::string& line);
+
+  std::filesystem::path path_;
+  std::ofstream file_;
+};
+
+}  // namespace taper

@@ -1,0 +1,190 @@
+#include "train/training_run.h"
+
+#include <nlohmann/json.hpp>
+
+#include <chrono>
+
+#include "engine/core/error.h"
+#include "engine/core/interrupt.h"
+#include "engine/io/atomic_file.h"
+#include "model/model_folder.h"
+#include "train/checkpoint.h"
+#include "train/metrics.h"
+#include "train/progress.h"
+
+namespace taper {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kConfigFile = "config.json";
+constexpr const char* kMetricsFile = "metrics.jsonl";
+constexpr const char* kSummaryFile = "summary.json";
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+bool holds_run(const fs::path& folder) {
+  return fs::exists(folder / kMetricsFile) || fs::exists(folder / kConfigFile) || !complete_checkpoints(folder).empty();
+}
+
+void remove_run(const fs::path& folder) {
+  remove_old_checkpoints(folder, 0);
+  for (const char* file : {kMetricsFile, kSummaryFile, kConfigFile}) fs::remove(folder / file);
+}
+
+class Loop {
+ public:
+  Loop(Transformer& model, Trainer& trainer, const RunData& data, const RunOptions& options)
+      : model_(model),
+        trainer_(trainer),
+        data_(data),
+        options_(options),
+        context_(model.config().context),
+        steps_(trainer.options().schedule.steps),
+        sampler_(data.train, context_, options.seed),
+        progress_(steps_, options.evaluate_every, options.is_quiet),
+        tokens_(Tensor::empty({options.batch_windows, context_}, Dtype::i32)),
+        targets_(Tensor::empty({options.batch_windows, context_}, Dtype::i32)) {
+    if (options.resumes) resume();
+    metrics_.emplace(options.folder, trainer.next_step());
+  }
+
+  RunResult run() {
+    while (trainer_.next_step() < steps_) {
+      take_step();
+      const int64_t done = trainer_.next_step();
+      if (stop_requested()) return stop();
+      if (options_.save_every > 0 && done % options_.save_every == 0) save();
+      if (options_.evaluate_every > 0 && done % options_.evaluate_every == 0 && done < steps_) {
+        evaluate_and_log(options_.evaluate_tokens);
+      }
+    }
+    save();
+    RunResult result = result_so_far();
+    result.valid = evaluate_and_log(0);
+    result.was_stopped = stop_requested();
+    return result;
+  }
+
+ private:
+  void resume() {
+    const auto checkpoint =
+        newest_checkpoint(options_.folder, [this](const std::string& message) { progress_.say(message); });
+    require_usage(checkpoint.has_value(), "resume: {} has no whole checkpoint", options_.folder.string());
+    const DataPosition position = load_training_state(*checkpoint, trainer_);
+    require_usage(position.seed == options_.seed, "seed: another than the run's; got {}, want {}", options_.seed,
+                  position.seed);
+    sampler_.seek(position.windows);
+    progress_.say(fmt::format("resumed from {}", checkpoint->string()));
+  }
+
+  void take_step() {
+    const auto begin = std::chrono::steady_clock::now();
+    sampler_.next(options_.batch_windows, tokens_.data<int32_t>(), targets_.data<int32_t>());
+    const StepReport report = trainer_.step(tokens_, targets_);
+    const double seconds = seconds_since(begin);
+    seconds_ += seconds;
+    tokens_seen_ += tokens_.numel();
+    metrics_->write(report, static_cast<double>(tokens_.numel()) / seconds);
+    progress_.step_done(report, seconds, tokens_.numel());
+    check_finite(report);
+  }
+
+  void check_finite(const StepReport& report) {
+    if (report.bad_tensor.empty()) {
+      bad_steps_ = 0;
+      return;
+    }
+    progress_.say(fmt::format("step {}: {} is not finite, loss {}: nothing was updated", report.step, report.bad_tensor,
+                              report.loss));
+    if (++bad_steps_ < kMostBadSteps) return;
+    const std::vector<fs::path> checkpoints = complete_checkpoints(options_.folder);
+    fail("training: not finite {} steps in a row, stopped at step {}; loss {}, first in {}; last good checkpoint: {}",
+         kMostBadSteps, report.step, report.loss, report.bad_tensor,
+         checkpoints.empty() ? "none" : checkpoints.front().string());
+  }
+
+  Evaluation evaluate_and_log(int64_t max_tokens) {
+    const auto begin = std::chrono::steady_clock::now();
+    const int64_t step = trainer_.next_step();
+    const Gate gate{model_.config().gate};
+    const Evaluation evaluation =
+        evaluate(model_, gate, windows_of(data_.valid, context_), &data_.tokenizer, max_tokens);
+    if (stop_requested()) return evaluation;
+    metrics_->write(step, gate.value, evaluation);
+    progress_.evaluation_done(seconds_since(begin));
+    progress_.say(fmt::format("step {}/{}  validation loss {:.4f}  bits/byte {:.4f}", step, steps_, evaluation.loss,
+                              evaluation.bits_per_byte));
+    if (options_.after_evaluation) options_.after_evaluation(step);
+    return evaluation;
+  }
+
+  fs::path save() {
+    const fs::path checkpoint =
+        save_checkpoint(options_.folder, model_, trainer_, {options_.seed, sampler_.position()}, &data_.tokenizer);
+    remove_old_checkpoints(options_.folder, options_.keep_checkpoints);
+    return checkpoint;
+  }
+
+  RunResult stop() {
+    const fs::path checkpoint = save();
+    progress_.say(fmt::format("stopped after step {} of {}, saved {}; go on with: {}", trainer_.next_step(), steps_,
+                              checkpoint.string(), options_.resume_hint));
+    RunResult result = result_so_far();
+    result.was_stopped = true;
+    return result;
+  }
+
+  RunResult result_so_far() const {
+    RunResult result;
+    result.tokens_per_s = seconds_ > 0 ? static_cast<double>(tokens_seen_) / seconds_ : 0;
+    result.steps = trainer_.next_step();
+    result.parameters = parameter_count(model_.config());
+    result.gate = model_.config().gate;
+    return result;
+  }
+
+  Transformer& model_;
+  Trainer& trainer_;
+  const RunData& data_;
+  const RunOptions& options_;
+  int64_t context_;
+  int64_t steps_;
+  BatchSampler sampler_;
+  Progress progress_;
+  std::optional<MetricsFile> metrics_;
+  Tensor tokens_, targets_;
+  int bad_steps_ = 0;
+  double seconds_ = 0;
+  int64_t tokens_seen_ = 0;
+};
+
+}  // namespace
+
+void prepare_run_folder(const fs::path& run, OutputUse use) {
+  std::error_code error;
+  fs::create_directories(run, error);
+  require_usage(fs::is_directory(run), "output: {} cannot be made: {}", run.string(),
+                error ? error.message() : "it is a file");
+  const bool is_used = holds_run(run);
+  require_usage(!is_used || use != OutputUse::refuse,
+                "output: {} holds a run already; want another folder, --resume or --overwrite", run.string());
+  require_usage(use != OutputUse::resume || !complete_checkpoints(run).empty(), "resume: {} has no complete checkpoint",
+                run.string());
+  try {
+    write_file(run / ".writable", "");
+  } catch (const Error& failure) {
+    fail_usage("output: {}", failure.what());
+  }
+  fs::remove(run / ".writable", error);
+  remove_partial_checkpoints(run);
+  if (use == OutputUse::overwrite) remove_run(run);
+}
+
+RunResult run_training(Transformer& model, Trainer& trainer, const RunData& data, const RunOptions& options) {
+  return Loop(model, trainer, data, options).run();
+}
+
+}  // namespace taper

@@ -1,0 +1,67 @@
+// A whole run: the loop over steps, with evaluations, checkpoints, metrics and the reaction to signals and to numbers
+// that are not finite. The folder of a run, as others read it:
+//   config.json     the options that repeat it, with version and seed
+//   metrics.jsonl   train/metrics.h
+//   summary.json    results, once it has finished
+//   step-N/         checkpoints, train/checkpoint.h
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "data/batch_sampler.h"
+#include "data/tokenizer.h"
+#include "train/evaluate.h"
+#include "train/trainer.h"
+
+namespace taper {
+
+// What to do where the output folder holds a run.
+enum class OutputUse : uint8_t { refuse, resume, overwrite };
+
+// Makes the folder, tries that it can be written, and clears what an overwritten or killed run left. UsageError where
+// it holds a run and neither resume nor overwrite was asked for, or is no run's folder; for resume, where there is
+// nothing to resume.
+void prepare_run_folder(const std::filesystem::path& run, OutputUse use);
+
+// Steps in a row whose loss or gradient is not finite before a run gives up.
+inline constexpr int kMostBadSteps = 5;
+
+struct RunOptions {
+  std::filesystem::path folder;
+  uint64_t seed = 42;
+  int64_t batch_windows = 16;
+  int64_t evaluate_every = 0;       // steps; 0: at the end alone
+  int64_t evaluate_tokens = 65536;  // of the evaluations on the way; 0: all. The last one takes all
+  int64_t save_every = 0;           // steps; 0: at the end alone
+  int64_t keep_checkpoints = 2;
+  bool resumes = false;
+  bool is_quiet = false;
+  std::string resume_hint;  // the command that goes on with this run, for the message after a signal
+  // Called after each evaluation with the number of updates: prints samples, for instance.
+  std::function<void(int64_t step)> after_evaluation;
+};
+
+struct RunData {
+  const TokenDataset& train;
+  const TokenDataset& valid;
+  const Tokenizer& tokenizer;
+};
+
+struct RunResult {
+  bool was_stopped = false;  // by a signal; a checkpoint was saved, and there is no evaluation
+  Evaluation valid;
+  double tokens_per_s = 0;  // of the training steps of this process
+  int64_t steps = 0;
+  int64_t parameters = 0;
+  double gate = 1;
+};
+
+// Runs to the end of the schedule. Error after kMostBadSteps, naming step, loss, the first bad tensor and the last good
+// checkpoint.
+RunResult run_training(Transformer& model, Trainer& trainer, const RunData& data, const RunOptions& options);
+
+}  // namespace taper
