@@ -1,7 +1,7 @@
 // Runs a model over tokens with a key-value cache: prompts in blocks, then one token of every sequence at a time.
 // A call is one parallel region; the threads meet at spinning barriers, twice a layer where heads and hidden channels
 // divide among them. Nothing is allocated after construction. To the bit, logits do not depend on the number of
-// threads, on how a prompt is cut into blocks, or on the other sequences.
+// threads, on the other sequences, or on how a prompt is cut into blocks (bf16 on AMX aside).
 #pragma once
 
 #include <cstdint>

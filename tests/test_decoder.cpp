@@ -189,7 +189,7 @@ TEST_CASE("decoder: any number of threads gives the same bits") {
       std::vector<std::vector<float>> by_threads;
       for (const int count : {1, 2, 3, 4}) {
         const Threads threads(count);
-        DecoderOptions options = with_plan(Plan::scaled, 16);
+        DecoderOptions options = with_plan(Plan::scaled, 40);
         options.weights = weights;
         Decoder decoder(model, options);
         std::vector<float> all = copy(decoder.feed(tokens));
@@ -213,6 +213,10 @@ TEST_CASE("decoder: bf16 weights stay near f32") {
     const double difference = greatest_difference(decoded(model, tokens, options), f32);
     CHECK(difference > 1e-5);
     CHECK(difference < 2e-2);
+    // As one block: on AMX its products go another way.
+    Decoder decoder(model, options);
+    using Rows = std::vector<std::vector<float>>;
+    CHECK(greatest_difference(Rows{copy(decoder.feed(tokens))}, Rows{f32.back()}) < 2e-2);
   }
 }
 

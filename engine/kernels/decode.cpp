@@ -10,6 +10,7 @@ const DecodeKernels& decode_kernels(Dtype weights) {
           to_string(weights));
   const bool is_f32 = weights == Dtype::f32;
 #if defined(__x86_64__)
+  if (!is_f32 && has_amx_bf16()) return cpu::amx::decode_kernels_bf16;
   if (!is_f32 && has_avx512_bf16()) return cpu::avx512bf16::decode_kernels_bf16;
   if (cpu_isa() == Isa::avx512) return is_f32 ? cpu::avx512::decode_kernels_f32 : cpu::avx512::decode_kernels_bf16;
   if (cpu_isa() == Isa::avx2) return is_f32 ? cpu::avx2::decode_kernels_f32 : cpu::avx2::decode_kernels_bf16;

@@ -10,7 +10,7 @@
 //
 // Every sum has one order, whatever the number of rows and threads: every other column (or pair of bf16 columns) of a
 // slice into one of two sums, then their sum, then slices added as a balanced tree. So a prompt gives the same bits in
-// one block or token by token.
+// one block or token by token; only the tiles of AMX sum bf16 prompts in an order of their own.
 #pragma once
 
 #include <cstdint>
@@ -129,6 +129,7 @@ TAPER_DECODE_KERNELS(base)
 TAPER_DECODE_KERNELS(avx2)
 TAPER_DECODE_KERNELS(avx512)
 TAPER_DECODE_KERNELS(avx512bf16)
+TAPER_DECODE_KERNELS(amx)
 #undef TAPER_DECODE_KERNELS
 }  // namespace cpu
 
