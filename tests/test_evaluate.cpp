@@ -6,19 +6,13 @@
 
 #include "engine/core/error.h"
 #include "tests/support/tiny_model.h"
+#include "tests/support/tiny_run.h"
 #include "train/evaluate.h"
 
 using namespace taper;
 using namespace taper::test;
 
 namespace {
-
-// The 256 bytes and nothing else: a token is a byte.
-Tokenizer byte_tokenizer() {
-  Vocabulary vocabulary;
-  for (int byte = 0; byte < 256; ++byte) vocabulary.tokens.emplace_back(1, static_cast<char>(byte));
-  return Tokenizer(vocabulary);
-}
 
 std::vector<int32_t> ids(size_t count) {
   std::vector<int32_t> result(count);
@@ -94,6 +88,6 @@ TEST_CASE("evaluate: a loss that is not finite is an error") {
   const Transformer model(tiny_config(), Precision::f32);
   scramble(model, 1);
   model.parameter("wte.weight").master.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
-  CHECK_THROWS_WITH_AS(evaluate(model, Gate{0.0}, windows_of(ids(50), "text", 8), nullptr),
-                       doctest::Contains("not finite"), Error);
+  const Evaluation result = evaluate(model, Gate{0.0}, windows_of(ids(50), "text", 8), nullptr);
+  CHECK_THROWS_WITH_AS(require_finite(result.loss), doctest::Contains("not finite"), Error);
 }

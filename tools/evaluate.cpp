@@ -63,10 +63,12 @@ Json evaluate_ids(const Transformer& model, const Options& options) {
                   model.config().context);
   }
   const RowsEvaluation result = evaluate_rows(model, Gate{model.config().gate}, rows);
+  require_finite(result.loss);
   return {{"loss", result.loss}, {"last_logits", result.last_logits}};
 }
 
 Json to_json(const Evaluation& result) {
+  require_finite(result.loss);
   return {{"loss", result.loss},
           {"perplexity", result.perplexity},
           {"bits_per_byte", result.bits_per_byte},

@@ -89,7 +89,7 @@ void print_plan(const Transformer& model, const Trainer& trainer, const RunData&
   print_message(fmt::format("model: {} parameters, {}, {}", parameter_count(model.config()),
                             to_string(model.config().variant()), to_string(model.precision())));
   print_message(trainer.optimizer().summary());
-  print_message(fmt::format("steps: {} of {} x {} tokens; warm-up {}", schedule.steps, run.batch_windows,
+  print_message(fmt::format("steps: {}, each {} windows of {} tokens; warm-up {}", schedule.steps, run.batch_windows,
                             model.config().context, schedule.warmup));
   if (schedule.tapers) {
     print_message(fmt::format("taper: from step {} to step {}, anchor {}", schedule.taper_start, schedule.taper_end,

@@ -64,11 +64,12 @@ Evaluation evaluate(const Transformer& model, Gate gate, const WindowSource& win
   }
   if (result.tokens == 0) return result;
   result.loss = total / static_cast<double>(result.tokens);
-  require(std::isfinite(result.loss), "evaluate: the loss is not finite; got {}", result.loss);
   result.perplexity = std::exp(result.loss);
   if (bytes > 0) result.bits_per_byte = total / std::numbers::ln2 / static_cast<double>(bytes);
   return result;
 }
+
+void require_finite(double loss) { require(std::isfinite(loss), "evaluate: the loss is not finite; got {}", loss); }
 
 RowsEvaluation evaluate_rows(const Transformer& model, Gate gate, const std::vector<std::vector<int32_t>>& rows) {
   const NoGrad no_grad;
@@ -86,6 +87,8 @@ RowsEvaluation evaluate_rows(const Transformer& model, Gate gate, const std::vec
       predicted += length - 1;
     }
     result.last_logits.push_back(model.unembed(flat.rows(length - 1, length)).to_doubles());
+    for (const double logit : result.last_logits.back())
+      require(std::isfinite(logit), "evaluate: a logit is not finite");
   }
   if (predicted > 0) result.loss = total / static_cast<double>(predicted);
   return result;

@@ -34,12 +34,15 @@ struct Evaluation {
 };
 
 // At most `max_tokens` predicted tokens (0: all), from the front. Stops early where a stop was requested
-// (engine/core/interrupt.h) and then returns what it has. Error where the loss is not finite.
+// (engine/core/interrupt.h) and then returns what it has. A loss that is not finite is returned as it is.
 Evaluation evaluate(const Transformer& model, Gate gate, const WindowSource& windows, const Tokenizer* tokenizer,
                     int64_t max_tokens = 0);
 
+// Error where it is not.
+void require_finite(double loss);
+
 // Mean next-token loss over rows of ids, and the logits at the last position of each row. Error where a row is empty,
-// too long or has an id outside the vocabulary; the loss is 0 where no row has two ids.
+// too long or has an id outside the vocabulary, or a logit is not finite; the loss is 0 where no row has two ids.
 struct RowsEvaluation {
   double loss = 0;
   std::vector<std::vector<double>> last_logits;

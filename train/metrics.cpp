@@ -18,10 +18,8 @@ using Json = nlohmann::ordered_json;
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
 bool belongs_to(const Json& line, int64_t steps) {
-  if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer()) return false;
-  const int64_t step = line["step"].get<int64_t>();
-  // An evaluation after N updates stands between the steps N-1 and N.
-  return line.contains("valid_loss") ? step <= steps : step < steps;
+  return line.is_object() && line.contains("step") && line["step"].is_number_integer() &&
+         line["step"].get<int64_t>() < steps;
 }
 
 std::string kept_lines(const std::filesystem::path& path, int64_t steps) {

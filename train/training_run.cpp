@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include <chrono>
+#include <cmath>
 
 #include "engine/core/error.h"
 #include "engine/core/interrupt.h"
@@ -51,20 +52,21 @@ class Loop {
     metrics_.emplace(options.folder, trainer.next_step());
   }
 
+  // Evaluations come at the top of the loop: one that is due where a run was saved is made again when it goes on, so
+  // that the metrics are those of a run that was never stopped.
   RunResult run() {
     while (trainer_.next_step() < steps_) {
-      take_step();
-      const int64_t done = trainer_.next_step();
+      if (is_evaluation_due()) evaluate_and_log(options_.evaluate_tokens);
       if (stop_requested()) return stop();
-      if (options_.save_every > 0 && done % options_.save_every == 0) save();
-      if (options_.evaluate_every > 0 && done % options_.evaluate_every == 0 && done < steps_) {
-        evaluate_and_log(options_.evaluate_tokens);
-      }
+      take_step();
+      if (stop_requested()) return stop();
+      if (options_.save_every > 0 && trainer_.next_step() % options_.save_every == 0) save();
     }
     save();
     RunResult result = result_so_far();
     result.valid = evaluate_and_log(0);
     result.was_stopped = stop_requested();
+    if (!result.was_stopped && !std::isfinite(result.valid.loss)) give_up("the validation loss");
     return result;
   }
 
@@ -93,17 +95,25 @@ class Loop {
   }
 
   void check_finite(const StepReport& report) {
+    loss_ = report.loss;
     if (report.bad_tensor.empty()) {
       bad_steps_ = 0;
       return;
     }
     progress_.say(fmt::format("step {}: {} is not finite, loss {}: nothing was updated", report.step, report.bad_tensor,
                               report.loss));
-    if (++bad_steps_ < kMostBadSteps) return;
+    if (++bad_steps_ == kMostBadSteps) give_up(report.bad_tensor);
+  }
+
+  [[noreturn]] void give_up(const std::string& bad_tensor) {
     const std::vector<fs::path> checkpoints = complete_checkpoints(options_.folder);
-    fail("training: not finite {} steps in a row, stopped at step {}; loss {}, first in {}; last good checkpoint: {}",
-         kMostBadSteps, report.step, report.loss, report.bad_tensor,
-         checkpoints.empty() ? "none" : checkpoints.front().string());
+    fail("training: stopped after step {}, loss {}: {} is not finite; last good checkpoint: {}",
+         trainer_.next_step() - 1, loss_, bad_tensor, checkpoints.empty() ? "none" : checkpoints.front().string());
+  }
+
+  bool is_evaluation_due() const {
+    const int64_t done = trainer_.next_step();
+    return options_.evaluate_every > 0 && done > 0 && done % options_.evaluate_every == 0;
   }
 
   Evaluation evaluate_and_log(int64_t max_tokens) {
@@ -122,6 +132,8 @@ class Loop {
   }
 
   fs::path save() {
+    // Of parameters that are not finite nothing can come any more.
+    if (const auto bad = first_non_finite(model_)) give_up(*bad);
     const fs::path checkpoint =
         save_checkpoint(options_.folder, model_, trainer_, {options_.seed, sampler_.position()}, &data_.tokenizer);
     remove_old_checkpoints(options_.folder, options_.keep_checkpoints);
@@ -157,6 +169,7 @@ class Loop {
   std::optional<MetricsFile> metrics_;
   Tensor tokens_, targets_;
   int bad_steps_ = 0;
+  double loss_ = 0;  // of the last step
   double seconds_ = 0;
   int64_t tokens_seen_ = 0;
 };

@@ -27,7 +27,8 @@ enum class OutputUse : uint8_t { refuse, resume, overwrite };
 // nothing to resume.
 void prepare_run_folder(const std::filesystem::path& run, OutputUse use);
 
-// Steps in a row whose loss or gradient is not finite before a run gives up.
+// Steps in a row whose loss or gradient is not finite before a run gives up. It gives up at once where a checkpoint is
+// due and parameters are not finite.
 inline constexpr int kMostBadSteps = 5;
 
 struct RunOptions {
@@ -60,8 +61,8 @@ struct RunResult {
   double gate = 1;
 };
 
-// Runs to the end of the schedule. Error after kMostBadSteps, naming step, loss, the first bad tensor and the last good
-// checkpoint.
+// Runs to the end of the schedule. Error where the run gives up, naming step, loss, the first bad tensor and the last
+// good checkpoint.
 RunResult run_training(Transformer& model, Trainer& trainer, const RunData& data, const RunOptions& options);
 
 }  // namespace taper

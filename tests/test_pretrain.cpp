@@ -1,0 +1,203 @@
+// The programs pretrain, evaluate and train-bench as a user calls them.
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <sstream>
+
+#include "engine/core/error.h"
+#include "model/model_folder.h"
+#include "tests/support/run_process.h"
+#include "tests/support/temp_dir.h"
+
+using namespace taper;
+using namespace taper::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+Arguments operator+(Arguments a, const Arguments& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+ProcessResult call(const std::string& program, const Arguments& arguments, const ProcessOptions& options = {}) {
+  return run_process(binary(program), arguments, options);
+}
+
+// A prepared folder of a few thousand tokens with a vocabulary of 270.
+struct Prepared {
+  Prepared() {
+    std::string text;
+    for (int i = 0; i < 400; ++i) text += fmt::format("The {} cat saw {} dogs.\n<|endoftext|>", i % 17, i % 5);
+    const std::string file = (folder.write("stories.txt", text)).string();
+    REQUIRE(
+        call("tokenizer", {"train", "--input", file, "--vocab-size", "270", "--output", path("tokenizer")}).exit_code ==
+        0);
+    REQUIRE(call("prepare", {"--tokenizer", path("tokenizer"), "--input", file, "--valid-fraction", "0.2", "--output",
+                             path("data")})
+                .exit_code == 0);
+  }
+  std::string path(const std::string& name) const { return (folder / name).string(); }
+
+  // Options that pretrain and train-bench share.
+  Arguments model() const {
+    return {"--size",    "1M",        "--width", "16",         "--layers", "1",      "--heads",
+            "2",         "--context", "16",      "--steps",    "10",       "--lr",   "1e-3",
+            "--variant", "all",       "--data",  path("data"), "--json",   "--seed", "5"};
+  }
+  Arguments pretrain(const std::string& run) const {
+    return model() + Arguments{"--batch-tokens", "64", "--output", path(run)};
+  }
+
+  TempDir folder;
+};
+
+nlohmann::json result_of(const ProcessResult& process) {
+  CAPTURE(process.err);
+  REQUIRE(process.exit_code == 0);
+  return nlohmann::json::parse(process.out);
+}
+
+}  // namespace
+
+TEST_CASE("pretrain: a run, its folder, and what evaluate and train-bench say of the same") {
+  const Prepared prepared;
+  const nlohmann::json result = result_of(call("pretrain", prepared.pretrain("run") + Arguments{"--eval-every", "4"}));
+  for (const char* key : {"valid_loss", "bits_per_byte", "tokens_per_s", "steps", "parameters", "gate"}) {
+    CAPTURE(key);
+    CHECK(result.contains(key));
+  }
+  CHECK(result["gate"] == 0.0);
+  CHECK(result["steps"] == 10);
+  CHECK(result["parameters"] == 270 * 16 + 16 * 16 + 12 * 256 + 3 * 16);
+  for (const char* file : {"config.json", "metrics.jsonl", "summary.json", "step-10/model.safetensors",
+                           "step-10/tokenizer.json", "step-10/training.safetensors", "step-10/training.json"}) {
+    CAPTURE(file);
+    CHECK(fs::exists(prepared.folder / "run" / file));
+  }
+
+  const auto evaluation =
+      result_of(call("evaluate", {"--model", prepared.path("run"), "--data", prepared.path("data"), "--json"}));
+  CHECK(evaluation["loss"] == result["valid_loss"]);
+  CHECK(evaluation["bits_per_byte"] == result["bits_per_byte"]);
+  CHECK(evaluation["tokens"].get<int64_t>() % 16 == 0);
+
+  const auto bench = result_of(call("train-bench", prepared.model() + Arguments{"--batch", "4"}));
+  for (const char* key : {"tokens_per_s", "step_ms", "gflops", "peak_memory_mb", "loss"}) CHECK(bench.contains(key));
+  std::string last;
+  std::istringstream metrics(read_file(prepared.folder / "run/metrics.jsonl"));
+  for (std::string line; std::getline(metrics, line);) {
+    if (line.find("\"step\":9,") != std::string::npos) last = line;
+  }
+  CHECK(bench["loss"] == nlohmann::json::parse(last)["loss"]);
+
+  SUBCASE("the folder's configuration repeats it") {
+    const nlohmann::json again = result_of(
+        call("pretrain", {"--config", prepared.path("run/config.json"), "--output", prepared.path("again"), "--json"}));
+    CHECK(again["valid_loss"] == result["valid_loss"]);
+  }
+  SUBCASE("a used folder is refused unless it is to be overwritten or resumed") {
+    CHECK(call("pretrain", prepared.pretrain("run")).exit_code == 2);
+    CHECK(call("pretrain", prepared.pretrain("run") + Arguments{"--resume", "--overwrite"}).exit_code == 2);
+    CHECK(call("pretrain", prepared.pretrain("run") + Arguments{"--overwrite"}).exit_code == 0);
+    const ProcessResult other = call("pretrain", prepared.pretrain("run") + Arguments{"--resume", "--arch", "gpt2"});
+    CHECK(other.exit_code == 2);
+    CHECK(other.err.find("another model") != std::string::npos);
+  }
+  SUBCASE("rows of ids") {
+    ProcessOptions options;
+    options.input = "[[1,2,3],[4]]";
+    const auto rows = result_of(call("evaluate", {"--model", prepared.path("run"), "--ids", "-", "--json"}, options));
+    CHECK(rows["last_logits"].size() == 2);
+    CHECK(rows["last_logits"][0].size() == 270);
+    CHECK(rows["loss"] > 0);
+    for (const char* bad : {"", "[]", "[1,2]", "[[]]", "[[270]]", "[[-1]]", "[[1.5]]", "[[\"a\"]]", "{",
+                            "[[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]]"}) {
+      CAPTURE(bad);
+      options.input = bad;
+      CHECK(call("evaluate", {"--model", prepared.path("run"), "--ids", "-"}, options).exit_code == 2);
+    }
+  }
+  SUBCASE("a text of too few tokens") {
+    ProcessOptions options;
+    options.input = "The cat";
+    const ProcessResult shorter = call("evaluate", {"--model", prepared.path("run"), "--input", "-"}, options);
+    CHECK(shorter.exit_code == 2);
+    CHECK(shorter.err.find("at least T+1 = 17 tokens") != std::string::npos);
+  }
+}
+
+TEST_CASE("pretrain: a signal saves, says how to go on, and costs no bit") {
+  const Prepared prepared;
+  const auto with = [&](const std::string& run) {
+    Arguments arguments = prepared.pretrain(run);
+    for (size_t i = 0; i + 1 < arguments.size(); ++i) {
+      if (arguments[i] == "--steps") arguments[i + 1] = "400";
+    }
+    return arguments;
+  };
+  const nlohmann::json whole = result_of(call("pretrain", with("whole")));
+  for (const int signal : {2, 15}) {
+    CAPTURE(signal);
+    ProcessOptions options;
+    options.signal = signal;
+    options.signal_after = "step 1/400";
+    const std::string run = "run" + std::to_string(signal);
+    const ProcessResult stopped = call("pretrain", with(run), options);
+    CAPTURE(stopped.err);
+    CHECK(stopped.exit_code == 130);
+    CHECK(stopped.out.empty());
+    CHECK(stopped.err.find("go on with: pretrain --config") != std::string::npos);
+    CHECK_FALSE(complete_checkpoints(prepared.folder / run).empty());
+    const auto resumed =
+        result_of(call("pretrain", {"--config", prepared.path(run) + "/config.json", "--resume", "--json"}));
+    CHECK(resumed["valid_loss"] == whole["valid_loss"]);
+    CHECK(read_file(prepared.folder / run / "step-400/model.safetensors") ==
+          read_file(prepared.folder / "whole/step-400/model.safetensors"));
+  }
+}
+
+TEST_CASE("pretrain: what is wrong is said before any work, with exit code 2") {
+  const Prepared prepared;
+  const auto refuses = [&](const Arguments& more, const char* message) {
+    const ProcessResult result = call("pretrain", prepared.pretrain("none") + more);
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 2);
+    CHECK(result.err.find(message) != std::string::npos);
+    CHECK_FALSE(fs::exists(prepared.folder / "none/metrics.jsonl"));
+  };
+  refuses({"--taper-ned", "0.5"}, "did you mean --taper-end");
+  refuses({"--taper-end", "0.05"}, "taper-end: must come after taper-start");
+  refuses({"--taper-end", "1"}, "--allow-unfinished-taper");
+  refuses({"--warmup-fraction", "1.5"}, "--warmup-fraction");
+  refuses({"--clip", "1e-3x"}, "--clip");
+  refuses({"--clip", "nan"}, "--clip");
+  refuses({"--device", "cuda"}, "cuda");
+  refuses({"--resume"}, "no complete checkpoint");
+  const auto changed = [&](const std::string& option, const std::string& value) {
+    Arguments arguments = prepared.pretrain("none");
+    for (size_t i = 0; i + 1 < arguments.size(); ++i) {
+      if (arguments[i] == option) arguments[i + 1] = value;
+    }
+    return call("pretrain", arguments);
+  };
+  CHECK(changed("--batch-tokens", "65").exit_code == 2);
+  CHECK(changed("--heads", "3").exit_code == 2);
+  CHECK(changed("--context", "100000").exit_code == 2);  // the validation data is shorter
+  CHECK(changed("--data", prepared.path("tokenizer")).exit_code == 2);
+  CHECK(changed("--output", prepared.path("stories.txt")).exit_code == 2);
+}
+
+TEST_CASE("pretrain: an absurd learning rate ends with exit code 1, or a finite model") {
+  const Prepared prepared;
+  Arguments arguments = prepared.pretrain("run");
+  for (size_t i = 0; i + 1 < arguments.size(); ++i) {
+    if (arguments[i] == "--lr") arguments[i + 1] = "1e30";
+  }
+  const ProcessResult result = call("pretrain", arguments);
+  CAPTURE(result.err);
+  CHECK(result.exit_code == 1);
+  CHECK(result.err.find("is not finite; last good checkpoint: none") != std::string::npos);
+}
