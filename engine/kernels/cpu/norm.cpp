@@ -32,11 +32,20 @@ void with_form(const NormOptions& options, Body&& body) {
   with_form<NormKind::rms>(options.gate, body);
 }
 
-template <class H, class B>
-void add_row(H* sum, const H* x, const B* branch, int64_t n) {
+// sum = x + branch; returns the sum of its entries (layer) or of their squares (rms, where a statistic is wanted).
+template <class F, class H, class B>
+Compute<H> add_row(H* sum, const H* x, const B* branch, int64_t n) {
   using C = Compute<H>;
-#pragma omp simd
-  for (int64_t i = 0; i < n; ++i) sum[i] = convert_to<H>(convert_to<C>(x[i]) + convert_to<C>(branch[i]));
+  C total = 0;
+#pragma omp simd reduction(+ : total)
+  for (int64_t i = 0; i < n; ++i) {
+    const H stored = convert_to<H>(convert_to<C>(x[i]) + convert_to<C>(branch[i]));
+    const C value = convert_to<C>(stored);
+    if constexpr (F::kCentres) total += value;
+    if constexpr (!F::kCentres && F::kNorm) total += value * value;
+    sum[i] = stored;
+  }
+  return total;
 }
 
 // |h' gamma|^2
@@ -77,24 +86,27 @@ Parameters<C> parameters_of(In gamma, In beta, In gamma_tilde, In beta_tilde, In
 
 template <class F, class Y, class H, class C>
 void norm_row(Y* y, const H* h, C mean, C rstd, const Parameters<C>& p, int64_t n) {
-  const C weight = p.gate * rstd;
+  // Copies, since a store to y could change what the reference shows.
+  const C *const gamma = p.gamma, *const beta = p.beta, *const gamma_tilde = p.gamma_tilde;
+  const C* const beta_tilde = p.beta_tilde;
+  const C gate = p.gate, rest = p.rest, scale = p.scale, weight = gate * rstd;
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) {
     const C value = F::kCentres ? convert_to<C>(h[i]) - mean : convert_to<C>(h[i]);
     C result = 0;
     if constexpr (F::kNorm && F::kScale) {
-      result = value * (weight * p.gamma[i] + p.scale * p.gamma_tilde[i]);
+      result = value * (weight * gamma[i] + scale * gamma_tilde[i]);
     } else if constexpr (F::kNorm) {
-      result = value * rstd * p.gamma[i];
+      result = value * rstd * gamma[i];
     } else {
-      result = value * (p.scale * p.gamma_tilde[i]);
+      result = value * (scale * gamma_tilde[i]);
     }
     if constexpr (F::kCentres && F::kNorm && F::kScale) {
-      result += p.gate * p.beta[i] + p.rest * p.beta_tilde[i];
+      result += gate * beta[i] + rest * beta_tilde[i];
     } else if constexpr (F::kCentres && F::kNorm) {
-      result += p.beta[i];
+      result += beta[i];
     } else if constexpr (F::kCentres) {
-      result += p.beta_tilde[i];
+      result += beta_tilde[i];
     }
     y[i] = convert_to<Y>(result);
   }
@@ -117,20 +129,22 @@ struct RowMeans {
 
 template <class F, bool kColumns, class D, class H, class C>
 RowMeans<C> row_means(const D* dy, const H* h, C mean, C rstd, const Parameters<C>& p, ColumnSums<C> sums, int64_t n) {
-  const C weight = p.gate * rstd;
+  const C *const gamma = p.gamma, *const gamma_tilde = p.gamma_tilde;
+  C *const weighted = sums.weighted, *const plain = sums.plain, *const dy_sum = sums.dy;
+  const C scale = p.scale, weight = p.gate * rstd;
   C un = 0, gradient = 0;
 #pragma omp simd reduction(+ : un, gradient)
   for (int64_t i = 0; i < n; ++i) {
     const C upstream = convert_to<C>(dy[i]);
     const C value = F::kCentres ? convert_to<C>(h[i]) - mean : convert_to<C>(h[i]);
     const C product = upstream * value;
-    if constexpr (F::kNorm) un += product * p.gamma[i];
-    if constexpr (F::kCentres && F::kNorm) gradient += upstream * (weight * p.gamma[i]);
-    if constexpr (F::kCentres && F::kScale) gradient += upstream * (p.scale * p.gamma_tilde[i]);
+    if constexpr (F::kNorm) un += product * gamma[i];
+    if constexpr (F::kCentres && F::kNorm) gradient += upstream * (weight * gamma[i]);
+    if constexpr (F::kCentres && F::kScale) gradient += upstream * (scale * gamma_tilde[i]);
     if constexpr (kColumns) {
-      if constexpr (F::kNorm) sums.weighted[i] += product * rstd;
-      if constexpr (F::kScale) sums.plain[i] += product;
-      if constexpr (F::kCentres) sums.dy[i] += upstream;
+      if constexpr (F::kNorm) weighted[i] += product * rstd;
+      if constexpr (F::kScale) plain[i] += product;
+      if constexpr (F::kCentres) dy_sum[i] += upstream;
     }
   }
   return {un * weight / static_cast<C>(n), gradient / static_cast<C>(n)};
@@ -139,24 +153,24 @@ RowMeans<C> row_means(const D* dy, const H* h, C mean, C rstd, const Parameters<
 template <class F, class D, class H, class C>
 void row_gradient(C* dh, const D* dy, const H* h, C mean, C rstd, const Parameters<C>& p, RowMeans<C> means,
                   int64_t n) {
-  const C weight = p.gate * rstd;
-  const C pull = means.un * rstd * rstd;
+  const C *const gamma = p.gamma, *const gamma_tilde = p.gamma_tilde;
+  const C scale = p.scale, weight = p.gate * rstd, pull = means.un * rstd * rstd, mean_gradient = means.gradient;
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) {
     const C upstream = convert_to<C>(dy[i]);
     C result = 0;
     if constexpr (F::kNorm) {
       const C value = F::kCentres ? convert_to<C>(h[i]) - mean : convert_to<C>(h[i]);
-      result = upstream * (weight * p.gamma[i]) - value * pull;
+      result = upstream * (weight * gamma[i]) - value * pull;
     }
-    if constexpr (F::kScale) result += upstream * (p.scale * p.gamma_tilde[i]);
-    if constexpr (F::kCentres) result -= means.gradient;
+    if constexpr (F::kScale) result += upstream * (scale * gamma_tilde[i]);
+    if constexpr (F::kCentres) result -= mean_gradient;
     dh[i] = result;
   }
 }
 
 template <class C, class T>
-void add_to_row(C* row, const T* x, int64_t n) {
+__attribute__((noinline)) void add_to_row(C* row, const T* x, int64_t n) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) row[i] += convert_to<C>(x[i]);
 }
@@ -167,9 +181,9 @@ void put_row(G* target, const C* row, int64_t n) {
   for (int64_t i = 0; i < n; ++i) put<kAdd>(target[i], row[i]);
 }
 
-// A finished row of gradients into f64, f32 or bf16 memory.
+// A finished row of gradients into f64, f32 or bf16 memory. Not inlined: each form of the backward would repeat it.
 template <class C>
-void put_row(Acc target, int64_t at, const C* row, int64_t n) {
+__attribute__((noinline)) void put_row(Acc target, int64_t at, const C* row, int64_t n) {
   with_flag(target.add, [&](auto add) {
     if constexpr (std::is_same_v<C, double>) {
       put_row<decltype(add)::value>(target.as<double>() + at, row, n);
@@ -220,17 +234,22 @@ void forward_rows(const ForwardViews& v, const Parameters<Compute<H>>& p, double
   const int64_t n = v.x.cols();
   for (int64_t row = begin; row < end; ++row) {
     const H* h = v.x.as<H>() + row * n;
+    C total = 0;
     if (v.branch) {
       H* sum = v.sum.as<H>() + row * n;
       with_companion<H>(v.branch.dtype, [&](auto type) {
         using B = typename decltype(type)::type;
-        add_row(sum, h, v.branch.as<B>() + row * n, n);
+        total = add_row<F>(sum, h, v.branch.as<B>() + row * n, n);
       });
       h = sum;
     }
     C mean = 0, rstd = 0;
-    if constexpr (F::kCentres) mean = row_mean(h, n);
-    if (F::kNorm || calibration) rstd = C(1) / std::sqrt(row_mean_square(h, mean, n) + p.eps);
+    if constexpr (F::kCentres) mean = v.branch ? total / static_cast<C>(n) : row_mean(h, n);
+    if (F::kNorm || calibration) {
+      const bool has_square = v.branch && F::kNorm && !F::kCentres;
+      const C square = has_square ? total / static_cast<C>(n) : row_mean_square(h, mean, n);
+      rstd = C(1) / std::sqrt(square + p.eps);
+    }
     if (F::kCentres && v.mean) v.mean.as<C>()[row] = mean;
     if (F::kNorm && v.rstd) v.rstd.as<C>()[row] = rstd;
     if (calibration) {
