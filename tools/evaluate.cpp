@@ -114,7 +114,7 @@ int run(int argc, char** argv) {
   require_usage(data.is_given() || input.is_given() || ids.is_given(),
                 "--data, --input or --ids: one of them is required");
   const fs::path folder = find_model_folder(options.model);
-  const Transformer model = load_model(folder, parse_precision(common));
+  const Transformer model = load_model(folder, parse_precision(common), print_message);
   model.set_requires_grad(false);
   const Json result = ids.is_given() ? evaluate_ids(model, options) : evaluate_text(model, folder, options);
   if (stop_requested()) return 0;

@@ -123,7 +123,7 @@ int run(int argc, char** argv) {
   Options options(cli, argc, argv, common);
   const auto start = std::chrono::steady_clock::now();
   const std::filesystem::path folder = find_model_folder(options.model);
-  const ModelConfig config = read_config(folder / "config.json");
+  const ModelConfig config = read_model_config(folder);
   const Plan plan = choose_plan(config, options.plan.empty() ? std::nullopt : std::optional(parse_plan(options.plan)));
   DecoderOptions decoding;
   decoding.plan = plan;
@@ -135,7 +135,7 @@ int run(int argc, char** argv) {
   require_usage(std::ssize(prompt) <= config.context,
                 "prompt: {} tokens are too many; the model's context is {} tokens", prompt.size(), config.context);
 
-  Decoder decoder(prepare(load_model(folder), plan), decoding);
+  Decoder decoder(prepare(load_model(folder, Precision::f32, print_message), plan), decoding);
   const double load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 
   if (tokenizer && !options.ignores_end) options.generation.end_marker = tokenizer->end_of_text();
