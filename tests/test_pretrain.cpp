@@ -98,6 +98,18 @@ TEST_CASE("pretrain: a run, its folder, and what evaluate and train-bench say of
         call("pretrain", {"--config", prepared.path("run/config.json"), "--output", prepared.path("again"), "--json"}));
     CHECK(again["valid_loss"] == result["valid_loss"]);
   }
+  SUBCASE("texts written on the way: one after each evaluation, none where none are asked for") {
+    const auto samples = [&](const Arguments& options) {
+      const ProcessResult process =
+          call("pretrain", prepared.pretrain("samples") + Arguments{"--overwrite", "--eval-every", "5"} + options);
+      REQUIRE(process.exit_code == 0);
+      int64_t count = 0;
+      for (size_t at = 0; (at = process.err.find("sample: The 3", at)) != std::string::npos; ++at) ++count;
+      return count;
+    };
+    CHECK(samples({"--sample-prompt", "The 3", "--sample-tokens", "4"}) == 2);
+    CHECK(samples({"--sample-prompt", "The 3", "--sample-tokens", "0"}) == 0);
+  }
   SUBCASE("a used folder is refused unless it is to be overwritten or resumed") {
     CHECK(call("pretrain", prepared.pretrain("run")).exit_code == 2);
     CHECK(call("pretrain", prepared.pretrain("run") + Arguments{"--resume", "--overwrite"}).exit_code == 2);

@@ -10,6 +10,7 @@
 #include "tools/common/cli.h"
 #include "tools/common/run_tool.h"
 #include "tools/common/training_options.h"
+#include "tools/common/training_samples.h"
 #include "train/checkpoint.h"
 #include "train/training_run.h"
 
@@ -24,6 +25,7 @@ struct Options {
   bool resumes = false;
   bool overwrites = false;
   RunOptions run;
+  SampleOptions samples;
 };
 
 void declare(Cli& cli, Options& options) {
@@ -43,6 +45,7 @@ void declare(Cli& cli, Options& options) {
       .unit("steps")
       .at_least(0);
   cli.option("--keep-last", options.run.keep_checkpoints, "checkpoints to keep").at_least(1);
+  declare_sample_options(cli, options.samples);
   const CliOption& resume = cli.flag("--resume", options.resumes, "go on from the newest checkpoint in --output");
   const CliOption& overwrite = cli.flag("--overwrite", options.overwrites, "replace the run in --output");
   cli.exclusive({&resume, &overwrite});
@@ -111,7 +114,7 @@ int run(int argc, char** argv) {
   require_usage(train.info().vocabulary_size == static_cast<uint64_t>(config.vocab_size),
                 "data: the tokenizer beside the shards is another; got {} tokens, want {}", config.vocab_size,
                 train.info().vocabulary_size);
-  const RunOptions run = run_options(options, common, config.context);
+  RunOptions run = run_options(options, common, config.context);
   windows_of(valid, config.context);
   BatchSampler(train, config.context, run.seed);
   prepare_run_folder(run.folder, options.resumes      ? OutputUse::resume
@@ -123,6 +126,7 @@ int run(int argc, char** argv) {
     write_file(run.folder / "config.json", cli.settings_json({"--overwrite", "--json", "--quiet", "--profile"}));
 
   const RunData data{train, valid, tokenizer};
+  run.after_evaluation = sample_printer(model, tokenizer, options.samples);
   print_plan(model, trainer, data, run);
   const RunResult result = run_training(model, trainer, data, run);
   if (result.was_stopped) return 0;

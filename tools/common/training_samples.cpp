@@ -1,0 +1,44 @@
+#include "tools/common/training_samples.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "infer/generator.h"
+#include "tools/common/run_tool.h"
+
+namespace taper {
+
+void declare_sample_options(Cli& cli, SampleOptions& options) {
+  cli.option("--sample-tokens", options.tokens, "of a text written after each evaluation; 0: none")
+      .unit("tokens")
+      .at_least(0);
+  cli.option("--sample-prompt", options.prompt, "that text's beginning; none: the end-of-text marker")
+      .value_name("TEXT")
+      .may_be_empty();
+}
+
+std::function<void(int64_t step)> sample_printer(const Transformer& model, const Tokenizer& tokenizer,
+                                                 const SampleOptions& options) {
+  std::vector<int32_t> prompt = tokenizer.encode(options.prompt, Special::kText);
+  if (prompt.empty() && tokenizer.end_of_text()) prompt.push_back(*tokenizer.end_of_text());
+  if (options.tokens == 0 || prompt.empty() || std::ssize(prompt) > model.config().context) return nullptr;
+  return [&model, &tokenizer, prompt, options](int64_t step) {
+    DecoderOptions decoding;
+    const bool has_tapered = model.config().has_taper() && model.config().gate == 0;
+    decoding.plan = has_tapered ? Plan::scaled : Plan::normed;
+    decoding.block = std::ssize(prompt);
+    Decoder decoder(model, decoding);
+    GenerateOptions generation;
+    generation.max_tokens = options.tokens;
+    generation.sampler.temperature = 0.8;
+    generation.sampler.seed = static_cast<uint64_t>(step);
+    generation.end_marker = tokenizer.end_of_text();
+    const Generated generated = generate(decoder, prompt, generation, [](int32_t) { return false; });
+    std::string text = options.prompt + tokenizer.decode(generated.ids);
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    print_message(fmt::format("sample: {}", text));
+  };
+}
+
+}  // namespace taper
