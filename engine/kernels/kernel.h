@@ -14,6 +14,7 @@
 #include <type_traits>
 
 #include "engine/core/cpu_features.h"
+#include "engine/core/profile.h"
 #include "engine/core/view.h"
 
 namespace taper {
@@ -32,6 +33,7 @@ struct Kernel {
     (note_device(device, args), ...);
     Signature* run = device == Device::cpu ? cpu[static_cast<int>(cpu_isa())] : cuda;
     if (!run) fail_no_kernel(name, device);
+    const ProfileScope profile(name);
     run(args...);
   }
 

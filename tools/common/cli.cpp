@@ -11,6 +11,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/nearest.h"
+#include "engine/core/profile.h"
 #include "tools/common/config_file.h"
 #include "tools/common/option_state.h"
 #include "tools/common/run_tool.h"
@@ -383,6 +384,7 @@ CommonOptions Cli::parse(int argc, const char* const* argv) {
   const CommonOptions& common = impl_->common;
   if (common.threads > 0) setenv("TAPER_THREADS", std::to_string(common.threads).c_str(), 1);
   silence_messages(common.quiet);
+  if (common.profile) start_profile();
   return common;
 }
 

@@ -13,6 +13,7 @@
 #include "engine/core/error.h"
 #include "engine/core/interrupt.h"
 #include "engine/core/parallel.h"
+#include "engine/core/profile.h"
 
 namespace taper {
 namespace {
@@ -34,6 +35,7 @@ void occupy_closed_streams() {
 }
 
 int finish(int code) {
+  if (is_profiling()) print_message(profile_report());
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) fail("stdout: cannot be written: {}", std::strerror(errno));
   return code == 0 && stop_requested() ? kExitStopped : code;
 }
