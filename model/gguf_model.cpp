@@ -3,14 +3,11 @@
 #include <algorithm>
 #include <set>
 
-#include "data/bpe/byte_alphabet.h"
 #include "engine/core/error.h"
 #include "model/attention.h"
 
 namespace taper {
 namespace {
-
-constexpr int32_t kNormalToken = 1, kControlToken = 3, kUserToken = 4, kUnusedToken = 5;
 
 const char* arch_of(HfClass hf_class) { return hf_class == HfClass::llama ? "llama" : "gpt2"; }
 
@@ -30,41 +27,9 @@ Tensor with_paired_rows(const Tensor& halves, int64_t heads, bool is_inverse = f
 }
 
 void add_tokenizer(GgufMetadata& metadata, int64_t vocab_size, const GgufOptions& options, const std::string& arch) {
-  const auto id = [](int64_t value) { return static_cast<uint32_t>(value); };
-  if (!options.tokenizer) {
-    metadata.emplace_back("tokenizer.ggml.model", std::string("none"));
-    metadata.emplace_back(arch + ".vocab_size", id(vocab_size));
-    return;
-  }
-  const Vocabulary& vocabulary = options.tokenizer->vocabulary();
-  require_usage(std::ssize(vocabulary.tokens) <= vocab_size,
-                "tokenizer: does not fit the model; got {} tokens, want at most {}", vocabulary.tokens.size(),
-                vocab_size);
-  std::vector<std::string> tokens, merges;
-  for (const std::string& token : vocabulary.tokens) tokens.push_back(spell_bytes(token));
-  std::vector<int32_t> types(tokens.size(), kNormalToken);
-  for (const AddedToken& added : vocabulary.added) {
-    tokens[static_cast<size_t>(added.id)] = added.text;
-    types[static_cast<size_t>(added.id)] = added.is_special ? kControlToken : kUserToken;
-  }
-  for (const Merge& merge : vocabulary.merges) {
-    merges.push_back(tokens[static_cast<size_t>(merge.left)] + " " + tokens[static_cast<size_t>(merge.right)]);
-  }
-  // Rows of the embedding that no token has.
-  for (int64_t i = std::ssize(tokens); i < vocab_size; ++i) {
-    tokens.push_back("[PAD" + std::to_string(i) + "]");
-    types.push_back(kUnusedToken);
-  }
-  metadata.emplace_back("tokenizer.ggml.model", std::string("gpt2"));
-  metadata.emplace_back("tokenizer.ggml.pre", std::string(vocabulary.splits_digits ? "smollm" : "gpt-2"));
-  metadata.emplace_back("tokenizer.ggml.tokens", std::move(tokens));
-  metadata.emplace_back("tokenizer.ggml.token_type", std::move(types));
-  metadata.emplace_back("tokenizer.ggml.merges", std::move(merges));
-  if (options.bos_id) metadata.emplace_back("tokenizer.ggml.bos_token_id", id(*options.bos_id));
-  if (options.eos_id) metadata.emplace_back("tokenizer.ggml.eos_token_id", id(*options.eos_id));
-  if (const auto end = options.tokenizer->end_of_text())
-    metadata.emplace_back("tokenizer.ggml.unknown_token_id", id(*end));
-  metadata.emplace_back("tokenizer.ggml.add_bos_token", false);
+  metadata.emplace_back(arch + ".vocab_size", static_cast<uint32_t>(vocab_size));
+  if (options.tokenizer.empty()) metadata.emplace_back("tokenizer.ggml.model", std::string("none"));
+  metadata.insert(metadata.end(), options.tokenizer.begin(), options.tokenizer.end());
 }
 
 void add_rotary(GgufMetadata& metadata, const ModelConfig& config) {
@@ -117,8 +82,6 @@ GgufMetadata gguf_metadata(const ModelConfig& config, HfClass hf_class, const Gg
   const char* eps = hf_class == HfClass::llama ? ".attention.layer_norm_rms_epsilon" : ".attention.layer_norm_epsilon";
   metadata.emplace_back(arch + eps, static_cast<float>(config.eps));
   if (hf_class == HfClass::llama) add_rotary(metadata, config);
-  if (hf_class == HfClass::llama && options.tokenizer)
-    metadata.emplace_back("llama.vocab_size", count(config.vocab_size));
   add_tokenizer(metadata, config.vocab_size, options, arch);
   return metadata;
 }

@@ -1,4 +1,4 @@
-// Models as GGUF files of llama.cpp's architectures "gpt2" and "llama", their tokenizer included. Keys and tensors:
+// Models as GGUF files of llama.cpp's architectures "gpt2" and "llama". Keys and tensors:
 // ggml, docs/gguf.md; llama.cpp, src/llama-arch.cpp, src/models/{gpt2,llama}.cpp.
 //
 // llama.cpp rotates pairs of neighbours where Hugging Face rotates halves: rows of q and k are reordered. Vectors and
@@ -7,11 +7,9 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
 #include <string>
 
-#include "data/tokenizer.h"
-#include "model/gguf.h"
+#include "engine/io/gguf.h"
 #include "model/stock_form.h"
 
 namespace taper {
@@ -19,8 +17,7 @@ namespace taper {
 struct GgufOptions {
   std::string name;
   StoredDtype stored = StoredDtype::f32;  // of matrices
-  const Tokenizer* tokenizer = nullptr;
-  std::optional<int64_t> bos_id, eos_id;
+  GgufMetadata tokenizer;                 // data/gguf_tokenizer.h; empty: the file has none
   // The extra block's matrices hold what f16 and its products would lose: they stay F32.
   bool has_extra_block = false;
 };
@@ -28,7 +25,7 @@ struct GgufOptions {
 // Why llama.cpp has no graph for this model of that class; empty where it has.
 std::string gguf_refusal(const ModelConfig& config, HfClass hf_class);
 
-// REQUIRES gguf_refusal is empty. Error where the tokenizer has more tokens than the model.
+// REQUIRES gguf_refusal is empty.
 GgufMetadata gguf_metadata(const ModelConfig& config, HfClass hf_class, const GgufOptions& options);
 std::vector<GgufTensor> gguf_tensors(const Transformer& model, HfClass hf_class, const GgufOptions& options);
 

@@ -1,172 +1,19 @@
 #include "model/hf_config.h"
 
-#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <set>
 #include <utility>
 #include <vector>
 
 #include "engine/core/error.h"
+#include "model/hf_config_keys.h"
 
 namespace taper {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// Keys of transformers' PretrainedConfig, GPT2Config and LlamaConfig that do not change what a model computes:
-// training, generation, classification heads, bookkeeping. A key that begins with an underscore is its writer's own.
-constexpr std::string_view kIndifferent[] = {"architectures",
-                                             "attention_dropout",
-                                             "attn_pdrop",
-                                             "auto_map",
-                                             "bad_words_ids",
-                                             "begin_suppress_tokens",
-                                             "bos_token_id",
-                                             "chunk_size_feed_forward",
-                                             "cross_attention_hidden_size",
-                                             "decoder_start_token_id",
-                                             "diversity_penalty",
-                                             "do_sample",
-                                             "dtype",
-                                             "early_stopping",
-                                             "embd_pdrop",
-                                             "encoder_no_repeat_ngram_size",
-                                             "eos_token_id",
-                                             "exponential_decay_length_penalty",
-                                             "finetuning_task",
-                                             "forced_bos_token_id",
-                                             "forced_eos_token_id",
-                                             "gradient_checkpointing",
-                                             "id2label",
-                                             "initializer_range",
-                                             "is_decoder",
-                                             "is_llama_config",
-                                             "keys_to_ignore_at_inference",
-                                             "label2id",
-                                             "length_penalty",
-                                             "max_length",
-                                             "min_length",
-                                             "model_type",
-                                             "no_repeat_ngram_size",
-                                             "num_beam_groups",
-                                             "num_beams",
-                                             "num_return_sequences",
-                                             "output_attentions",
-                                             "output_hidden_states",
-                                             "output_past",
-                                             "output_scores",
-                                             "pad_token_id",
-                                             "prefix",
-                                             "pretraining_tp",
-                                             "problem_type",
-                                             "remove_invalid_values",
-                                             "reorder_and_upcast_attn",
-                                             "repetition_penalty",
-                                             "resid_pdrop",
-                                             "return_dict",
-                                             "return_dict_in_generate",
-                                             "sep_token_id",
-                                             "summary_activation",
-                                             "summary_first_dropout",
-                                             "summary_proj_to_labels",
-                                             "summary_type",
-                                             "summary_use_proj",
-                                             "suppress_tokens",
-                                             "task_specific_params",
-                                             "temperature",
-                                             "tf_legacy_loss",
-                                             "tokenizer_class",
-                                             "top_k",
-                                             "top_p",
-                                             "torch_dtype",
-                                             "torchscript",
-                                             "transformers.js_config",
-                                             "transformers_version",
-                                             "typical_p",
-                                             "unk_token_id",
-                                             "use_bfloat16",
-                                             "use_cache"};
-
-class Keys {
- public:
-  Keys(const Json& json, std::string source) : json_(json), source_(std::move(source)) {
-    require_usage(json.is_object(), "{}: got {}, want an object", source_, json.type_name());
-  }
-
-  // Absent and null are the same in these files.
-  const Json* find(const char* key) {
-    used_.insert(key);
-    const auto found = json_.find(key);
-    return found == json_.end() || found->is_null() ? nullptr : &*found;
-  }
-  int64_t whole(const char* key, std::optional<int64_t> otherwise = {}) {
-    const Json* value = find(key);
-    if (!value) return absent(key, otherwise);
-    const bool fits = value->is_number_integer() && *value >= 0 && *value <= INT32_MAX;
-    if (!fits) fail_type(key, *value, "a whole number from 0 to 2147483647");
-    return value->get<int64_t>();
-  }
-  double number(const char* key, std::optional<double> otherwise = {}) {
-    const Json* value = find(key);
-    if (!value) return absent(key, otherwise);
-    if (!value->is_number()) fail_type(key, *value, "a number");
-    return value->get<double>();
-  }
-  bool flag(const char* key, bool otherwise) {
-    const Json* value = find(key);
-    if (!value) return otherwise;
-    if (!value->is_boolean()) fail_type(key, *value, "true or false");
-    return value->get<bool>();
-  }
-  std::string text(const char* key, std::optional<std::string> otherwise = {}) {
-    const Json* value = find(key);
-    if (!value) return absent(key, otherwise);
-    if (!value->is_string()) fail_type(key, *value, "a string");
-    return value->get<std::string>();
-  }
-  // The key may be there with this value alone.
-  void only(const char* key, const Json& allowed) {
-    const Json* value = find(key);
-    if (value && *value != allowed) refuse(key, shown(*value), shown(allowed) + " or none");
-  }
-  void refuse_rest(bool passes_indifferent) const {
-    for (const auto& [key, value] : json_.items()) {
-      const bool is_indifferent =
-          passes_indifferent &&
-          (key.starts_with('_') || std::count(std::begin(kIndifferent), std::end(kIndifferent), key) > 0);
-      if (used_.count(key) > 0 || is_indifferent || value.is_null()) continue;
-      refuse(key, shown(value), "no such key: what it asks for is not known here");
-    }
-  }
-  [[noreturn]] void refuse(std::string_view key, std::string_view got, std::string_view want) const {
-    fail_usage("{}: {} is not supported; got {}, want {}", source_, key, got, want);
-  }
-  const std::string& source() const { return source_; }
-
-  static std::string shown(const Json& value) {
-    if (value.is_structured()) return value.is_object() ? "an object" : "an array";
-    std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-    return text.size() > 60 ? text.substr(0, 60) + "..." : text;
-  }
-
- private:
-  template <class T>
-  T absent(const char* key, const std::optional<T>& otherwise) const {
-    require_usage(otherwise.has_value(), "{}: {} is missing", source_, key);
-    return *otherwise;
-  }
-  [[noreturn]] void fail_type(const char* key, const Json& value, const char* want) const {
-    fail_usage("{}: {} is of the wrong type; got {}, want {}", source_, key, shown(value), want);
-  }
-
-  const Json& json_;
-  std::string source_;
-  std::set<std::string> used_;
-};
 
 constexpr std::pair<const char*, Activation> kActivations[] = {{"gelu_new", Activation::gelu_tanh},
                                                                {"gelu_pytorch_tanh", Activation::gelu_tanh},
@@ -174,7 +21,7 @@ constexpr std::pair<const char*, Activation> kActivations[] = {{"gelu_new", Acti
                                                                {"gelu", Activation::gelu_erf},
                                                                {"relu", Activation::relu}};
 
-Activation read_activation(Keys& keys) {
+Activation read_activation(HfConfigKeys& keys) {
   const std::string name = keys.text("activation_function", "gelu_new");
   for (const auto& [known, activation] : kActivations) {
     if (name == known) return activation;
@@ -182,24 +29,25 @@ Activation read_activation(Keys& keys) {
   keys.refuse("activation_function", "\"" + name + "\"", "gelu_new, gelu_pytorch_tanh, gelu_fast, gelu or relu");
 }
 
-void read_architecture(Keys& keys, HfClass hf_class) {
+void read_architecture(HfConfigKeys& keys, HfClass hf_class) {
   const Json* names = keys.find("architectures");
   if (!names) return;
   const char* want = to_string(hf_class);
   const bool is_list =
       names->is_array() && std::all_of(names->begin(), names->end(), [](const Json& name) { return name.is_string(); });
   require_usage(is_list, "{}: architectures is of the wrong type; got {}, want [\"{}\"]", keys.source(),
-                Keys::shown(*names), want);
+                HfConfigKeys::shown(*names), want);
   // The body without a head, as OpenAI's first uploads call it, has the same tensors.
   const std::string body = hf_class == HfClass::gpt2    ? "GPT2Model"
                            : hf_class == HfClass::llama ? "LlamaModel"
                                                         : "ImageGPTModel";
   for (const Json& name : *names) {
-    if (name != want && name != body) keys.refuse("architectures", Keys::shown(name), std::string("\"") + want + "\"");
+    if (name != want && name != body)
+      keys.refuse("architectures", HfConfigKeys::shown(name), std::string("\"") + want + "\"");
   }
 }
 
-HfConfig read_gpt2(Keys& keys, HfClass hf_class) {
+HfConfig read_gpt2(HfConfigKeys& keys, HfClass hf_class) {
   HfConfig config;
   config.hf_class = hf_class;
   ModelConfig& model = config.model;
@@ -218,7 +66,7 @@ HfConfig read_gpt2(Keys& keys, HfClass hf_class) {
   model.head_size = model.width / model.heads;
   model.mlp_hidden = keys.whole("n_inner", 4 * model.width);
   if (const Json* context = keys.find("n_ctx"); context && *context != model.context) {
-    keys.refuse("n_ctx", Keys::shown(*context), fmt::format("{}, as n_positions", model.context));
+    keys.refuse("n_ctx", HfConfigKeys::shown(*context), fmt::format("{}, as n_positions", model.context));
   }
   model.eps = keys.number("layer_norm_epsilon", 1e-5);
   model.activation = read_activation(keys);
@@ -231,7 +79,7 @@ HfConfig read_gpt2(Keys& keys, HfClass hf_class) {
 }
 
 void read_scaling(const Json& json, const std::string& source, ModelConfig& model, std::optional<double>& theta) {
-  Keys keys(json, source);
+  HfConfigKeys keys(json, source);
   const std::string type = keys.text("rope_type", keys.text("type", "default"));
   if (keys.find("rope_theta")) theta = keys.number("rope_theta");
   keys.only("partial_rotary_factor", 1.0);
@@ -252,7 +100,7 @@ void read_scaling(const Json& json, const std::string& source, ModelConfig& mode
 }
 
 // transformers 4 writes rope_theta and rope_scaling, 5 rope_parameters with both in it.
-void read_rotary(Keys& keys, ModelConfig& model) {
+void read_rotary(HfConfigKeys& keys, ModelConfig& model) {
   std::optional<double> inner, outer;
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (const Json* scaling = keys.find(key)) {
@@ -267,7 +115,7 @@ void read_rotary(Keys& keys, ModelConfig& model) {
   keys.only("rope_interleaved", false);
 }
 
-HfConfig read_llama(Keys& keys) {
+HfConfig read_llama(HfConfigKeys& keys) {
   HfConfig config;
   config.hf_class = HfClass::llama;
   ModelConfig& model = config.model;
@@ -406,7 +254,7 @@ std::string model_type_of(std::string_view text, std::string_view source) {
 
 HfConfig hf_config_from_json(std::string_view text, std::string_view source) {
   const Json json = parse(text, source);
-  Keys keys(json, std::string(source));
+  HfConfigKeys keys(json, std::string(source));
   const std::string type = keys.text("model_type");
   HfConfig config;
   if (type == "gpt2") {

@@ -173,8 +173,8 @@ HfConfig hf_config_of(const StockForm& form, const ModelConfig& model, const Exp
 
 void save_tokenizer(const ExportOptions& options, const fs::path& folder, const ModelConfig& config) {
   if (!options.tokenizer) return;
-  require_usage(options.tokenizer->vocab_size() <= config.vocab_size,
-                "tokenizer: does not fit the model; got {} tokens, want at most {}", options.tokenizer->vocab_size(),
+  require_usage(options.tokenizer->size <= config.vocab_size,
+                "tokenizer: does not fit the model; got {} tokens, want at most {}", options.tokenizer->size,
                 config.vocab_size);
   options.tokenizer->save(folder, config.context);
 }
@@ -290,9 +290,7 @@ ExportResult export_gguf(const Transformer& model, const fs::path& output, const
   GgufOptions gguf;
   gguf.name = options.name;
   gguf.stored = options.stored;
-  gguf.tokenizer = options.tokenizer ? &*options.tokenizer : nullptr;
-  gguf.bos_id = options.bos_id;
-  gguf.eos_id = options.eos_id;
+  if (options.tokenizer) gguf.tokenizer = options.tokenizer->gguf(stock.config().vocab_size);
   gguf.has_extra_block = form->has_extra_block;
   const std::vector<GgufTensor> tensors = gguf_tensors(stock, form->hf_class, gguf);
   for (const GgufTensor& tensor : tensors) check_values(tensor.name, tensor.values, tensor.stored);

@@ -4,19 +4,27 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 
-#include "data/tokenizer.h"
+#include "engine/io/gguf.h"
 #include "model/hf_import.h"
 #include "model/stock_form.h"
 
 namespace taper {
 
+// The tokenizer that goes along, as the export sees it (data/ knows how, model/ may not ask it).
+struct ExportedTokenizer {
+  int64_t size = 0;                                                                // tokens
+  std::function<void(const std::filesystem::path& folder, int64_t context)> save;  // its files
+  std::function<GgufMetadata(int64_t vocab_size)> gguf;
+};
+
 struct ExportOptions {
   StoredDtype stored = StoredDtype::f32;
   ExportRoute route = ExportRoute::automatic;
-  std::optional<Tokenizer> tokenizer;
+  std::optional<ExportedTokenizer> tokenizer;
   std::optional<int64_t> bos_id, eos_id;
   std::string name = "model";
   Say say;

@@ -3,8 +3,9 @@
 #include <cstring>
 
 #include "data/bpe/byte_alphabet.h"
+#include "data/gguf_tokenizer.h"
 #include "engine/core/error.h"
-#include "model/gguf.h"
+#include "engine/io/gguf.h"
 #include "model/gguf_model.h"
 #include "model/hf_export.h"
 #include "tests/support/random_models.h"
@@ -187,8 +188,8 @@ TEST_CASE("gguf: keys have the types llama.cpp wants, the tokenizer its bytes") 
   ModelConfig config = small_config("gpt2");
   config.vocab_size = 260;
   ExportOptions options;
-  options.tokenizer = Tokenizer(vocabulary);
-  options.bos_id = options.eos_id = 0;
+  const Tokenizer tokenizer(vocabulary);
+  options.tokenizer = {tokenizer.vocab_size(), {}, [&](int64_t size) { return gguf_tokenizer(tokenizer, size, 0, 0); }};
   export_gguf(random_model(config), folder / "a.gguf", options);
   const GgufFile file = GgufFile::open(folder / "a.gguf");
   CHECK(file.get<std::string>("general.architecture") == "gpt2");

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "data/bpe/byte_alphabet.h"
+#include "data/tokenizer.h"
 #include "engine/core/error.h"
 #include "model/fold.h"
 #include "model/hf_export.h"
@@ -242,7 +243,10 @@ TEST_CASE("hf export: the tokenizer and its marker go along") {
   ModelConfig config = small_config("taper");
   config.vocab_size = 257;
   ExportOptions options;
-  options.tokenizer = Tokenizer(small_vocabulary());
+  const Tokenizer tokenizer(small_vocabulary());
+  options.tokenizer = {tokenizer.vocab_size(),
+                       [&](const fs::path& to, int64_t context) { tokenizer.save(to, context); },
+                       [](int64_t) { return GgufMetadata(); }};
   options.bos_id = options.eos_id = 0;
   export_hf(random_model(config), folder / "out", options);
   for (const char* name : {"config.json", "generation_config.json", "model.safetensors", "vocab.json", "merges.txt",

@@ -9,32 +9,22 @@
 #include "data/token_files.h"
 #include "data/tokenizer.h"
 #include "engine/core/error.h"
-#include "model/attention.h"
 #include "model/hf_import.h"
 #include "model/hf_weights.h"
 #include "model/model_folder.h"
+#include "tests/support/hf_folder.h"
 #include "tests/support/shared.h"
 #include "tests/support/temp_dir.h"
 #include "train/evaluate.h"
 
 using namespace taper;
+using namespace taper::test;
 using nlohmann::json;
 namespace fs = std::filesystem;
 
 namespace {
 
-using Tensors2 = std::vector<std::pair<std::string, Tensor>>;
-
 json json_of(const fs::path& file) { return json::parse(test::read_file(file)); }
-
-std::string error_of(const fs::path& folder) {
-  try {
-    load_model(folder);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
@@ -56,79 +46,6 @@ void check_known_answers(const char* name, double loss_tolerance, double logit_t
   }
   CHECK(worst <= logit_tolerance);
   MESSAGE(name << ": loss off by " << got.loss - want_loss << ", logits by " << worst);
-}
-
-// A small folder whose parts a test may spoil.
-struct SmallFolder {
-  test::TempDir temp;
-  json config;
-  Tensors2 tensors;
-
-  explicit SmallFolder(bool is_llama = false) {
-    if (is_llama) {
-      config = {{"model_type", "llama"},      {"vocab_size", 11},
-                {"hidden_size", 8},           {"intermediate_size", 6},
-                {"num_hidden_layers", 1},     {"num_attention_heads", 2},
-                {"num_key_value_heads", 1},   {"max_position_embeddings", 16},
-                {"tie_word_embeddings", true}};
-      add("model.embed_tokens.weight", {11, 8});
-      add("model.layers.0.input_layernorm.weight", {8});
-      for (const char* name : {"q", "k", "v"}) {
-        add("model.layers.0.self_attn." + std::string(name) + "_proj.weight", {*name == 'q' ? 8 : 4, 8});
-      }
-      add("model.layers.0.self_attn.o_proj.weight", {8, 8});
-      add("model.layers.0.post_attention_layernorm.weight", {8});
-      add("model.layers.0.mlp.gate_proj.weight", {6, 8});
-      add("model.layers.0.mlp.up_proj.weight", {6, 8});
-      add("model.layers.0.mlp.down_proj.weight", {8, 6});
-      add("model.norm.weight", {8});
-      return;
-    }
-    config = {{"model_type", "gpt2"}, {"vocab_size", 11}, {"n_positions", 6},
-              {"n_embd", 4},          {"n_layer", 1},     {"n_head", 2}};
-    add("wte.weight", {11, 4});
-    add("wpe.weight", {6, 4});
-    const std::pair<const char*, Shape> block[] = {{"ln_1.weight", {4}},
-                                                   {"ln_1.bias", {4}},
-                                                   {"attn.c_attn.weight", {4, 12}},
-                                                   {"attn.c_attn.bias", {12}},
-                                                   {"attn.c_proj.weight", {4, 4}},
-                                                   {"attn.c_proj.bias", {4}},
-                                                   {"ln_2.weight", {4}},
-                                                   {"ln_2.bias", {4}},
-                                                   {"mlp.c_fc.weight", {4, 16}},
-                                                   {"mlp.c_fc.bias", {16}},
-                                                   {"mlp.c_proj.weight", {16, 4}},
-                                                   {"mlp.c_proj.bias", {4}}};
-    for (const auto& [name, shape] : block) add("h.0." + std::string(name), shape);
-    add("ln_f.weight", {4});
-    add("ln_f.bias", {4});
-  }
-  void add(const std::string& name, const Shape& shape) {
-    const Tensor tensor = Tensor::empty(shape, Dtype::f32);
-    for (int64_t i = 0; i < tensor.numel(); ++i) {
-      tensor.data<float>()[i] = 0.125f * float((i * 7 + int64_t(tensors.size()) * 3) % 17 - 8);
-    }
-    tensors.emplace_back(name, tensor);
-  }
-  Tensor& at(const std::string& name) {
-    for (auto& [known, tensor] : tensors) {
-      if (known == name) return tensor;
-    }
-    FAIL("no tensor of that name");
-    return tensors[0].second;
-  }
-  const fs::path& write() {
-    temp.write("config.json", config.dump());
-    write_safetensors(temp / "model.safetensors", tensors);
-    return temp.path();
-  }
-  std::string error() { return error_of(write()); }
-};
-
-std::vector<double> logits_of(const Transformer& model) {
-  model.set_requires_grad(false);
-  return model.logits(Tensor::from(std::vector<int32_t>{1, 5, 3, 9}, {1, 4}), Gate{}).to_doubles();
 }
 
 }  // namespace
@@ -182,7 +99,7 @@ TEST_CASE("hf import: gpt2_stories, trained elsewhere, has its loss on the stori
 }
 
 TEST_CASE("hf import: names with and without prefix, mask buffers left out") {
-  SmallFolder bare, prefixed;
+  SmallHfFolder bare, prefixed;
   bare.add("h.0.attn.bias", {1, 1, 6, 6});
   bare.add("h.0.attn.masked_bias", {});
   for (auto& entry : prefixed.tensors) entry.first = "transformer." + entry.first;
@@ -194,7 +111,7 @@ TEST_CASE("hf import: names with and without prefix, mask buffers left out") {
 }
 
 TEST_CASE("hf import: GPT-2's matrices are stored [in, out], square ones too") {
-  SmallFolder folder;
+  SmallHfFolder folder;
   const Transformer model = load_model(folder.write());
   const std::pair<const char*, const char*> matrices[] = {{"h.0.attn.c_attn.weight", "h.0.attn.qkv.weight"},
                                                           {"h.0.attn.c_proj.weight", "h.0.attn.out.weight"},
@@ -210,7 +127,7 @@ TEST_CASE("hf import: GPT-2's matrices are stored [in, out], square ones too") {
       }
     }
   }
-  CHECK(contains(error_of([&] {
+  CHECK(contains(load_error([&] {
                    folder.at("h.0.attn.c_attn.weight") = folder.at("h.0.attn.c_attn.weight").reshaped({12, 4});
                    return folder.write();
                  }()),
@@ -220,18 +137,18 @@ TEST_CASE("hf import: GPT-2's matrices are stored [in, out], square ones too") {
 TEST_CASE("hf import: the unembedding is tied where it is absent or equal, its own where it differs") {
   std::string said;
   const auto say = [&said](std::string_view text) { said = text; };
-  SmallFolder absent;
+  SmallHfFolder absent;
   CHECK(load_model(absent.write(), Precision::f32, say).config().is_tied);
   CHECK(said.empty());
   absent.config["tie_word_embeddings"] = false;
   CHECK(load_model(absent.write(), Precision::f32, say).config().is_tied);
   CHECK(contains(said, "lm_head.weight is absent"));
 
-  SmallFolder equal;
+  SmallHfFolder equal;
   equal.tensors.emplace_back("lm_head.weight", equal.at("wte.weight").clone());
   CHECK(load_model(equal.write()).config().is_tied);
 
-  SmallFolder different;
+  SmallHfFolder different;
   different.add("lm_head.weight", {11, 4});
   said.clear();
   const Transformer model = load_model(different.write(), Precision::f32, say);
@@ -245,7 +162,7 @@ TEST_CASE("hf import: the unembedding is tied where it is absent or equal, its o
 }
 
 TEST_CASE("hf import: all that is missing or unknown is listed") {
-  SmallFolder folder;
+  SmallHfFolder folder;
   std::erase_if(folder.tensors,
                 [](const auto& entry) { return entry.first == "h.0.ln_1.bias" || entry.first == "ln_f.weight"; });
   folder.add("h.1.ln_1.weight", {4});
@@ -261,7 +178,7 @@ TEST_CASE("hf import: all that is missing or unknown is listed") {
 }
 
 TEST_CASE("hf import: bits of BF16 and F16") {
-  SmallFolder folder;
+  SmallHfFolder folder;
   folder.config["vocab_size"] = 5;
   folder.config["n_embd"] = 1;
   folder.config["n_head"] = 1;
@@ -269,7 +186,7 @@ TEST_CASE("hf import: bits of BF16 and F16") {
     std::string header = "{";
     int64_t at = 0;
     std::string data;
-    for (auto& [name, tensor] : SmallFolder().tensors) {
+    for (auto& [name, tensor] : SmallHfFolder().tensors) {
       std::vector<int64_t> shape(tensor.shape().dims, tensor.shape().dims + tensor.shape().rank);
       for (int64_t& size : shape) size = size == 4 ? 1 : size == 16 ? 4 : size == 12 ? 3 : size == 11 ? 5 : size;
       int64_t count = 1;
@@ -304,20 +221,20 @@ TEST_CASE("hf import: bits of BF16 and F16") {
 }
 
 TEST_CASE("hf import: several files with an index, which may not lead out of the folder") {
-  SmallFolder folder;
+  SmallHfFolder folder;
   const std::vector<double> want = logits_of(load_model(folder.write()));
   fs::remove(folder.temp / "model.safetensors");
   json map;
   const size_t half = folder.tensors.size() / 2;
-  const Tensors2 first(folder.tensors.begin(), folder.tensors.begin() + int64_t(half));
-  const Tensors2 second(folder.tensors.begin() + int64_t(half), folder.tensors.end());
+  const NamedTensors first(folder.tensors.begin(), folder.tensors.begin() + int64_t(half));
+  const NamedTensors second(folder.tensors.begin() + int64_t(half), folder.tensors.end());
   for (const auto& entry : first) map[entry.first] = "a.safetensors";
   for (const auto& entry : second) map[entry.first] = "b.safetensors";
   write_safetensors(folder.temp / "a.safetensors", first);
   write_safetensors(folder.temp / "b.safetensors", second);
   const auto with_index = [&](const json& index) {
     folder.temp.write("model.safetensors.index.json", index.dump());
-    return error_of(folder.temp.path());
+    return load_error(folder.temp.path());
   };
   CHECK(with_index({{"metadata", {{"total_size", 1}}}, {"weight_map", map}}).empty());
   CHECK(logits_of(load_model(folder.temp.path())) == want);
@@ -341,103 +258,8 @@ TEST_CASE("hf import: several files with an index, which may not lead out of the
   CHECK(contains(with_index("x"), "weight_map is missing"));
 }
 
-TEST_CASE("hf import: each key is honoured or refused by name") {
-  const auto refused = [](const char* key, const json& value, bool is_llama = false) {
-    SmallFolder folder(is_llama);
-    folder.config[key] = value;
-    const std::string error = folder.error();
-    CAPTURE(key);
-    CAPTURE(error);
-    CHECK(contains(error, "config.json"));
-    CHECK(contains(error, key));
-  };
-  refused("activation_function", "quick_gelu");
-  refused("scale_attn_by_inverse_layer_idx", true);
-  refused("add_cross_attention", true);
-  refused("pruned_heads", {{"0", {1}}});
-  refused("n_ctx", 7);
-  refused("n_head", 3);
-  refused("n_head", 0);
-  refused("n_embd", "4");
-  refused("n_layer", -1);
-  refused("n_layer", 1.5);
-  refused("layer_norm_epsilon", "1e-5");
-  refused("vocab_size", 1e30);
-  refused("tie_word_embeddings", 1);
-  refused("architectures", {"GPT2ForSequenceClassification"});
-  refused("architectures", "GPT2LMHeadModel");
-  refused("model_type", "mamba");
-  refused("model_type", 3);
-  refused("quantization_config", {{"bits", 4}});
-  refused("attn_soft_cap", 30);
-  refused("hidden_act", "gelu", true);
-  refused("sliding_window", 4096, true);
-  refused("rope_scaling", {{"type", "dynamic"}, {"factor", 2.0}}, true);
-  refused("rope_scaling", {{"rope_type", "yarn"}, {"factor", 2.0}}, true);
-  refused("rope_scaling", {{"rope_type", "linear"}}, true);
-  refused("rope_scaling", {{"rope_type", "linear"}, {"factor", 0.5}}, true);
-  refused("rope_parameters", {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}}, true);
-  refused("rope_parameters", {{"rope_type", "default"}, {"attn_factor", 2}}, true);
-  refused("num_key_value_heads", 3, true);
-  refused("num_attention_heads", 0, true);
-  refused("max_position_embeddings", 2147483647, true);
-
-  SmallFolder plain;
-  const std::vector<double> want = logits_of(load_model(plain.write()));
-  plain.config.update({{"n_ctx", 6},
-                       {"attn_pdrop", 0.1},
-                       {"n_inner", nullptr},
-                       {"_name_or_path", "x"},
-                       {"architectures", {"GPT2LMHeadModel"}},
-                       {"torch_dtype", "float32"},
-                       {"use_cache", true}});
-  CHECK(logits_of(load_model(plain.write())) == want);
-  const std::pair<const char*, json> honoured[] = {{"activation_function", "gelu"},
-                                                   {"activation_function", "relu"},
-                                                   {"layer_norm_epsilon", 0.5},
-                                                   {"scale_attn_weights", false}};
-  for (const auto& [key, value] : honoured) {
-    SmallFolder folder;
-    folder.config[key] = value;
-    CAPTURE(key);
-    CHECK(logits_of(load_model(folder.write())) != want);
-  }
-}
-
-TEST_CASE("hf import: rotary base and scaling, as transformers 4 and 5 write them") {
-  const auto logits_with = [](const json& keys) {
-    SmallFolder folder(true);
-    folder.config.update(keys);
-    return logits_of(load_model(folder.write()));
-  };
-  const std::vector<double> plain = logits_with(json::object());
-  CHECK(logits_with({{"rope_theta", 10000.0}}) == plain);
-  const std::vector<double> other = logits_with({{"rope_theta", 100.0}});
-  CHECK(other != plain);
-  CHECK(logits_with({{"rope_parameters", {{"rope_theta", 100.0}, {"rope_type", "default"}}}}) == other);
-  CHECK_THROWS_AS(logits_with({{"rope_theta", 10.0}, {"rope_parameters", {{"rope_theta", 100.0}}}}), UsageError);
-  const std::vector<double> linear = logits_with({{"rope_scaling", {{"type", "linear"}, {"factor", 2}}}});
-  CHECK(linear != plain);
-  CHECK(logits_with({{"rope_parameters", {{"rope_theta", 10000.0}, {"rope_type", "linear"}, {"factor", 2.0}}}}) ==
-        linear);
-
-  // transformers 5.24, _compute_llama3_parameters with theta 10000, head size 16, factor 8, 1, 4, context 64.
-  ModelConfig config;
-  config.positions = Positions::rotary;
-  config.head_size = 16;
-  config.rope_scaling = RopeScaling::llama3;
-  config.rope_factor = 8;
-  config.rope_original_context = 64;
-  const std::vector<double> frequencies = rotary_frequencies(config);
-  CHECK(frequencies[0] == doctest::Approx(1.0));
-  // waves in 64 positions: 64 / 2 pi * 10000^(-1/8) = 3.2211; kept (3.2211 - 1) / 3
-  CHECK(frequencies[1] == doctest::Approx(0.316227766 * (0.740358 + 0.259642 / 8)).epsilon(1e-5));
-  CHECK(frequencies[2] == doctest::Approx(0.1 * (0.0061970 + 0.9938030 / 8)).epsilon(1e-4));
-  CHECK(frequencies[7] == doctest::Approx(std::pow(10000.0, -7.0 / 8) / 8));
-}
-
 TEST_CASE("hf import: llama biases in attention, in the MLP, or in both") {
-  const auto add_biases = [](SmallFolder& folder, bool attention, bool mlp) {
+  const auto add_biases = [](SmallHfFolder& folder, bool attention, bool mlp) {
     if (attention) {
       for (const char* name : {"q", "k", "v", "o"}) {
         const bool is_wide = *name == 'q' || *name == 'o';
@@ -452,7 +274,7 @@ TEST_CASE("hf import: llama biases in attention, in the MLP, or in both") {
     folder.config["attention_bias"] = attention;
     folder.config["mlp_bias"] = mlp;
   };
-  SmallFolder none(true), attention(true), both(true), surplus(true);
+  SmallHfFolder none(true), attention(true), both(true), surplus(true);
   add_biases(attention, true, false);
   add_biases(both, true, true);
   add_biases(surplus, true, false);
@@ -465,12 +287,12 @@ TEST_CASE("hf import: llama biases in attention, in the MLP, or in both") {
 }
 
 TEST_CASE("hf import: damage is one line, never a crash") {
-  SmallFolder folder;
+  SmallHfFolder folder;
   folder.write();
   const std::string file = test::read_file(folder.temp / "model.safetensors");
   for (size_t size = 0; size < file.size(); size += 1 + size / 3) {
     folder.temp.write("model.safetensors", file.substr(0, size));
-    CHECK_FALSE(error_of(folder.temp.path()).empty());
+    CHECK_FALSE(load_error(folder.temp.path()).empty());
   }
   uint32_t state = 7;
   for (int round = 0; round < 300; ++round) {
@@ -480,7 +302,7 @@ TEST_CASE("hf import: damage is one line, never a crash") {
       spoilt[(state >> 8) % 1200] = static_cast<char>(state >> 3);
     }
     folder.temp.write("model.safetensors", spoilt);
-    const std::string error = error_of(folder.temp.path());
+    const std::string error = load_error(folder.temp.path());
     CHECK(error.find('\n') == std::string::npos);
   }
   folder.temp.write("model.safetensors", file);
@@ -490,10 +312,10 @@ TEST_CASE("hf import: damage is one line, never a crash") {
     state = state * 1664525u + 1013904223u;
     spoilt[(state >> 8) % spoilt.size()] = static_cast<char>(state >> 3);
     folder.temp.write("config.json", spoilt);
-    error_of(folder.temp.path());
+    load_error(folder.temp.path());
   }
   folder.temp.write("config.json", "[]");
-  CHECK(contains(error_of(folder.temp.path()), "config.json"));
+  CHECK(contains(load_error(folder.temp.path()), "config.json"));
   folder.config["vocab_size"] = 2000000000;
   CHECK(contains(folder.error(), "too small for config.json"));
 }

@@ -11,6 +11,7 @@
 #include <map>
 #include <string>
 
+#include "data/gguf_tokenizer.h"
 #include "data/tokenizer.h"
 #include "engine/core/error.h"
 #include "engine/io/read_file.h"
@@ -46,7 +47,7 @@ std::optional<Tokenizer> tokenizer_of(const fs::path& folder) {
 }
 
 // The ends a Hugging Face model came with, else the tokenizer's marker.
-void set_ids(ExportOptions& options, const fs::path& folder) {
+void set_ids(ExportOptions& options, const std::optional<Tokenizer>& tokenizer, const fs::path& folder) {
   const std::string file = (folder / "config.json").string();
   const std::string text = read_file(file, 1 << 20);
   if (model_type_of(text, file) != "taper") {
@@ -54,10 +55,18 @@ void set_ids(ExportOptions& options, const fs::path& folder) {
     options.bos_id = config.bos_id;
     options.eos_id = config.eos_id;
   }
-  if (!options.tokenizer) return;
-  const std::optional<int32_t> end = options.tokenizer->end_of_text();
+  if (!tokenizer) return;
+  const std::optional<int32_t> end = tokenizer->end_of_text();
   if (!options.eos_id && end) options.eos_id = *end;
   if (!options.bos_id && end) options.bos_id = *end;
+}
+
+ExportedTokenizer exported_tokenizer(const Tokenizer& tokenizer, const ExportOptions& options) {
+  return {tokenizer.vocab_size(),
+          [tokenizer](const fs::path& folder, int64_t context) { tokenizer.save(folder, context); },
+          [tokenizer, bos = options.bos_id, eos = options.eos_id](int64_t vocab_size) {
+            return gguf_tokenizer(tokenizer, vocab_size, bos, eos);
+          }};
 }
 
 StoredDtype stored_dtype(const Options& options, const fs::path& folder) {
@@ -96,10 +105,11 @@ int run(int argc, char** argv) {
   ExportOptions exported;
   exported.stored = stored_dtype(options, folder);
   exported.route = parse_route(options);
-  exported.tokenizer = tokenizer_of(folder);
   exported.name = fs::absolute(options.model).lexically_normal().filename().string();
   exported.say = [](std::string_view text) { print_message(text); };
-  set_ids(exported, folder);
+  const std::optional<Tokenizer> tokenizer = tokenizer_of(folder);
+  set_ids(exported, tokenizer, folder);
+  if (tokenizer) exported.tokenizer = exported_tokenizer(*tokenizer, exported);
   const Transformer model = load_model(folder, Precision::f32, exported.say);
   const ExportResult result = options.to == "hf"     ? export_hf(model, options.output, exported)
                               : options.to == "gguf" ? export_gguf(model, options.output, exported)

@@ -1,4 +1,4 @@
-#include "model/gguf.h"
+#include "engine/io/gguf.h"
 
 #include <bit>
 #include <cmath>
