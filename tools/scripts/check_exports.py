@@ -28,8 +28,8 @@ except ImportError:
 WIDTH, HEADS, LAYERS, CONTEXT = 64, 4, 3, 64
 TEXT = "Once upon a time, there was a little girl named Lily. She had 12 red balls; didn't she?\n\nThe end."
 TOLERANCE = 2e-4  # of max(1, max |logit|)
-# llama.cpp's GELU is a table in f16.
-GGUF_TOLERANCE = {"f32": 2e-2, "bf16": 5e-2, "f16": 2e-2}
+# llama.cpp keeps keys and values, and a table of GELU, in f16.
+GGUF_TOLERANCE = {"f32": 2e-3, "bf16": 2e-2, "f16": 2e-3}
 
 
 class Programs:
