@@ -87,10 +87,11 @@ void check_values(const std::string& name, const Tensor& tensor, StoredDtype sto
 void check_same(const std::string& name, const Tensor& want, const Tensor& got, StoredDtype stored) {
   require(want.shape() == got.shape(), "tensor {}: read back, it has another shape; got {}, want {}", name,
           to_string(got.shape()), to_string(want.shape()));
+  const float* const wanted = want.data<float>();
+  const float* const read = got.data<float>();
   for (int64_t i = 0; i < want.numel(); ++i) {
-    const float value = rounded(want.data<float>()[i], stored);
-    require(got.data<float>()[i] == value, "tensor {}: read back, element {} is {}, want {}", name, i,
-            got.data<float>()[i], value);
+    const float value = rounded(wanted[i], stored);
+    require(read[i] == value, "tensor {}: read back, element {} is {}, want {}", name, i, read[i], value);
   }
 }
 
