@@ -74,8 +74,19 @@ Attention::Attention(ParameterList& parameters, const std::string& name, const M
   if (config.has_bias) out_bias_ = parameters.add_vector(name + ".out.bias", config.width, 0.0);
 }
 
-Tensor Attention::forward(const Tensor& x) const {
+// qkv with zeros outside the columns [begin, end).
+Tensor Attention::in_columns(const Tensor& qkv, int64_t begin, int64_t end) const {
+  std::vector<double> mask(static_cast<size_t>(qkv.dim(-1)));
+  std::fill(mask.begin() + begin, mask.begin() + end, 1.0);
+  return multiply(qkv, Tensor::from(mask, {1, 1, qkv.dim(-1)}).cast(qkv.dtype()));
+}
+
+Tensor Attention::forward(const Tensor& x, const Tensor& x_of_v) const {
   Tensor qkv = linear(x, qkv_weight_, qkv_bias_);
+  if (x_of_v) {
+    const int64_t end = qkv.dim(-1), v = end - options_.kv_heads * options_.head_size;
+    qkv = add(in_columns(qkv, 0, v), in_columns(linear(x_of_v, qkv_weight_, qkv_bias_), v, end));
+  }
   if (rotary_.cos) qkv = rotary(qkv, rotary_.cos, rotary_.sin, options_);
   return linear(causal_attention(qkv, options_), out_weight_, out_bias_);
 }

@@ -30,9 +30,12 @@ class Attention {
   // has_bias.
   Attention(ParameterList& parameters, const std::string& name, const ModelConfig& config, const RotaryTables& rotary);
 
-  Tensor forward(const Tensor& x) const;  // [B, T, C] -> [B, T, C]
+  // x [B, T, C] -> [B, T, C]; v reads x_of_v where that is present.
+  Tensor forward(const Tensor& x, const Tensor& x_of_v = {}) const;
 
  private:
+  Tensor in_columns(const Tensor& qkv, int64_t begin, int64_t end) const;
+
   AttentionOptions options_;
   RotaryTables rotary_;
   Tensor qkv_weight_, qkv_bias_, out_weight_, out_bias_;

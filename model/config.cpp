@@ -110,6 +110,13 @@ constexpr std::array<std::string_view, 10> kForeignKeys{
     "architectures", "auto_map",     "dtype",        "torch_dtype",         "transformers_version",
     "bos_token_id",  "eos_token_id", "pad_token_id", "tie_word_embeddings", "use_cache"};
 
+// Those that stand in the file only while norms are replaced one after another.
+template <class Config, class Visit>
+void visit_replacement(Config& config, Visit&& visit) {
+  visit("is_replaced_in_turn", config.is_replaced_in_turn);
+  visit("end_of_text", config.end_of_text);
+}
+
 struct Writer {
   Json& json;
 
@@ -284,6 +291,15 @@ void check_config(const ModelConfig& config, std::string_view what) {
   require(config.positions != Positions::rotary || config.context <= kMaxRotaryAngles / config.head_size,
           "{}: context is too large for a table of rotary positions; got {}, want at most {} for heads of {}", what,
           config.context, kMaxRotaryAngles / config.head_size, config.head_size);
+  if (config.is_replaced_in_turn) {
+    require(config.block_norms == NormSite::tapered && config.final_norm == NormSite::tapered,
+            "{}: is_replaced_in_turn wants block_norms and final_norm tapered", what);
+    require(config.norm == NormKind::rms || config.has_bias,
+            "{}: is_replaced_in_turn wants has_bias beside LayerNorm, for the shift of v's norm", what);
+    require(config.end_of_text >= -1 && config.end_of_text < config.vocab_size,
+            "{}: end_of_text is out of range; got {}, want -1 (none) to {}", what, config.end_of_text,
+            config.vocab_size - 1);
+  }
   parameter_count(config);
 }
 
@@ -316,6 +332,7 @@ std::string config_to_json(const ModelConfig& config) {
   json["model_type"] = kModelType;
   visit_members(config, Writer{json});
   if (config.rope_scaling != RopeScaling::none) visit_scaling(config, Writer{json});
+  if (config.is_replaced_in_turn) visit_replacement(config, Writer{json});
   return json.dump(2) + "\n";
 }
 
@@ -332,13 +349,15 @@ ModelConfig config_from_json(std::string_view text, std::string_view source) {
   require(*type == kModelType, "{}: model_type is another; got {}, want \"{}\"", source, type->dump(), kModelType);
   ModelConfig config;
   visit_members(config, Reader{json, source});
-  const bool has_scaling = json.contains("rope_scaling");
+  const bool has_scaling = json.contains("rope_scaling"), has_replacement = json.contains("is_replaced_in_turn");
   if (has_scaling) visit_scaling(config, Reader{json, source});
+  if (has_replacement) visit_replacement(config, Reader{json, source});
   for (const auto& [key, value] : json.items()) {
     bool is_known = key == "model_type" || std::count(kForeignKeys.begin(), kForeignKeys.end(), key) > 0;
     const auto compare = [&is_known, &name = key](const char* known, const auto&) { is_known |= name == known; };
     visit_members(config, compare);
     if (has_scaling) visit_scaling(config, compare);
+    if (has_replacement) visit_replacement(config, compare);
     require(is_known, "{}: {} is an unknown key", source, key);
   }
   check_config(config, source);

@@ -58,6 +58,10 @@ struct ModelConfig {
   bool is_tied = true;         // the unembedding is wte
   double attention_scale = 0;  // 0: 1 / sqrt(head_size)
 
+  // FakeLN: tapered norms go one after another, not by a gate (model/fixed_scales.h); only until the last has gone.
+  bool is_replaced_in_turn = false;
+  int64_t end_of_text = -1;  // then: the id of the token with averages of its own; -1: none
+
   double gate = 1.0;  // g at which the parameters were saved
   int64_t step = 0;   // and the number of steps taken until then
 

@@ -49,7 +49,8 @@ std::vector<std::pair<std::string, Tensor>> stored_tensors(const Transformer& mo
       tensors.emplace_back(stem + ".gate." + leaf, p.master.rows(0, half));
       tensors.emplace_back(stem + ".up." + leaf, p.master.rows(half, 2 * half));
     } else {
-      tensors.emplace_back(p.name, p.is_trained ? p.master.detached() : p.master.reshaped(Shape{}));
+      tensors.emplace_back(p.name,
+                           p.master.numel() == 1 && !p.is_trained ? p.master.reshaped(Shape{}) : p.master.detached());
     }
   }
   return tensors;

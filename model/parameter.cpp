@@ -82,4 +82,8 @@ const Parameter* ParameterList::find(const std::string& name) const {
   return nullptr;
 }
 
+void ParameterList::remove(const std::string& name) {
+  std::erase_if(all_, [&](const Parameter& p) { return p.name == name; });
+}
+
 }  // namespace taper

@@ -56,6 +56,7 @@ class ParameterList {
   Precision precision() const { return precision_; }
   const std::vector<Parameter>& all() const { return all_; }
   const Parameter* find(const std::string& name) const;
+  void remove(const std::string& name);
 
  private:
   Tensor add(const std::string& name, const Shape& shape, bool is_matrix);

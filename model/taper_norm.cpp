@@ -6,7 +6,8 @@
 
 namespace taper {
 
-TaperNorm::TaperNorm(ParameterList& parameters, const std::string& name, NormSite site, const ModelConfig& config)
+TaperNorm::TaperNorm(ParameterList& parameters, const std::string& name, NormSite site, const ModelConfig& config,
+                     int64_t paths)
     : name_(name),
       site_(site),
       kind_(config.norm),
@@ -28,14 +29,32 @@ TaperNorm::TaperNorm(ParameterList& parameters, const std::string& name, NormSit
   inputs_.gamma_tilde = parameters.add_vector(name + ".gamma_tilde", config.width, 0.0);
   if (has_shift) inputs_.beta_tilde = parameters.add_vector(name + ".beta_tilde", config.width, 0.0);
   inputs_.c = parameters.add_constant(name + ".c", {1}, 0.0);
+  if (config.is_replaced_in_turn) scales_ = FixedScales(parameters, name, paths);
 }
 
-TaperNormResult TaperNorm::forward(const Tensor& x, const Tensor& branch, Gate gate, bool wants_calibration) const {
-  NormOptions options;
-  options.kind = kind_;
-  options.eps = eps_;
-  options.gate = site_ == NormSite::tapered ? gate.value : site_ == NormSite::removed ? 0.0 : 1.0;
-  return taper_norm(x, branch, inputs_, options, out_dtype_, wants_calibration && is_tapered());
+NormResult TaperNorm::forward(const Tensor& x, const Tensor& branch, const NormPass& pass) const {
+  if (scales_.is_present()) return forward_in_turn(x, branch, pass);
+  const double gate = site_ == NormSite::tapered ? pass.gate.value : site_ == NormSite::removed ? 0.0 : 1.0;
+  const bool wants_calibration = pass.calibration && is_tapered();
+  const TaperNormResult result = taper_norm(x, branch, inputs_, options(gate), out_dtype_, wants_calibration);
+  if (wants_calibration) pass.calibration->push_back(result.calibration);
+  return {result.y, result.h, {}};
+}
+
+NormResult TaperNorm::forward_in_turn(const Tensor& x, const Tensor& branch, const NormPass& pass) const {
+  const TaperNormResult live = taper_norm(x, branch, inputs_, options(1), out_dtype_);
+  if (pass.calibration) pass.calibration->push_back(statistic_sums(live.h, pass.kinds, kind_, eps_));
+  const auto read_by = [&](int64_t path) {
+    if (!scales_.is_fixed(path)) return live.y;
+    // A fixed norm is the linear branch with the norm's own gain and shift, which other paths may share with it. The
+    // scale goes before: centring a row and scaling it commute.
+    const Tensor scaled_rows = multiply(live.h, scales_.by_token(path, pass.kinds));
+    const TaperNormInputs linear{inputs_.gamma.detached(), inputs_.beta ? inputs_.beta.detached() : Tensor(),
+                                 inputs_.gamma, inputs_.beta, Tensor::full({1}, 1.0, inputs_.c.dtype())};
+    return taper_norm(scaled_rows, {}, linear, options(0), out_dtype_).y;
+  };
+  const bool is_split = scales_.paths() > 1 && (scales_.is_fixed(0) || scales_.is_fixed(1));
+  return {read_by(0), live.h, is_split ? read_by(1) : Tensor()};
 }
 
 double TaperNorm::c() const { return inputs_.c ? inputs_.c.item() : 0.0; }
@@ -46,6 +65,16 @@ void TaperNorm::start_taper() const {
           "{}: cannot fix c = A / B at taper start; got A = {}, B = {}, want positive finite means of the steps before",
           name_, a, b);
   inputs_.c.copy_from(Tensor::full({1}, a / b, inputs_.c.dtype()));
+  copy_to_linear_branch();
+}
+
+void TaperNorm::end_replacement() {
+  inputs_.c.copy_from(Tensor::full({1}, scales_.get(0, TokenKind::ordinary), inputs_.c.dtype()));
+  copy_to_linear_branch();
+  scales_ = {};
+}
+
+void TaperNorm::copy_to_linear_branch() const {
   inputs_.gamma_tilde.copy_from(inputs_.gamma);
   if (inputs_.beta_tilde) inputs_.beta_tilde.copy_from(inputs_.beta);
 }

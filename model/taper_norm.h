@@ -10,6 +10,8 @@
 // are kept meanwhile. At taper start c = A / B, the least-squares fit of c * h gamma to h gamma / r, and gamma_tilde
 // and beta_tilde start from gamma and beta. From there g falls to 0, and at g = 0 no statistic is computed.
 //
+// A model may also lose its norms one after another, each in one step: model/fixed_scales.h.
+//
 // Where things are: engine/ops/norm.cpp the mathematics; model/gate.h the value g; train/schedules when it falls;
 // train/calibration the running means over a run; model/fold the removal; here the parameters, the running means and
 // the choice of branch.
@@ -21,6 +23,7 @@
 
 #include "engine/ops/ops.h"
 #include "model/config.h"
+#include "model/fixed_scales.h"
 #include "model/gate.h"
 #include "model/parameter.h"
 
@@ -37,15 +40,30 @@ struct NormCalibration {
   }
 };
 
+// What a pass through the model tells all its norms.
+struct NormPass {
+  Gate gate;
+  Tensor kinds{};                  // token_kinds(); only where norms are replaced one after another
+  Tensors* calibration = nullptr;  // where each tapered norm appends its sums, if they are wanted
+};
+
+struct NormResult {
+  Tensor y;       // [..., C], in the dtype of products
+  Tensor h;       // the stream with the branch added
+  Tensor y_of_v;  // what v reads where it is not y: norm1, on its way to fixed scales
+};
+
 class TaperNorm {
  public:
   // Parameters gamma (beta), and where the site tapers gamma_tilde (beta_tilde) and c, under `name`. A removed site has
-  // none and passes the stream on.
-  TaperNorm(ParameterList& parameters, const std::string& name, NormSite site, const ModelConfig& config);
+  // none and passes the stream on. `paths` counts only where norms are replaced one after another.
+  TaperNorm(ParameterList& parameters, const std::string& name, NormSite site, const ModelConfig& config,
+            int64_t paths = 1);
 
   // Adds the branch (may be absent) to the stream x [..., C] and normalises the sum. The gate counts for tapered sites
-  // alone.
-  TaperNormResult forward(const Tensor& x, const Tensor& branch, Gate gate, bool wants_calibration = false) const;
+  // alone, and not where they are replaced one after another. Sums for calibration: TaperNormResult::calibration, or
+  // statistic_sums().
+  NormResult forward(const Tensor& x, const Tensor& branch, const NormPass& pass) const;
 
   const std::string& name() const { return name_; }
   NormSite site() const { return site_; }
@@ -59,9 +77,18 @@ class TaperNorm {
   // observed.
   void start_taper() const;
 
+  // Where norms are replaced one after another; absent otherwise.
+  const FixedScales& scales() const { return scales_; }
+  // All paths are fixed, to the first one's scale for ordinary tokens: from here this is a norm at gate 0.
+  void end_replacement();
+
   const TaperNormInputs& inputs() const { return inputs_; }
 
  private:
+  NormOptions options(double gate) const { return {kind_, eps_, gate}; }
+  NormResult forward_in_turn(const Tensor& x, const Tensor& branch, const NormPass& pass) const;
+  void copy_to_linear_branch() const;
+
   std::string name_;
   NormSite site_;
   NormKind kind_;
@@ -69,6 +96,7 @@ class TaperNorm {
   Dtype out_dtype_;
   TaperNormInputs inputs_;
   NormCalibration calibration_;
+  FixedScales scales_;
 };
 
 }  // namespace taper

@@ -23,17 +23,14 @@ ModelConfig checked(const ModelConfig& config) {
 }  // namespace
 
 Block::Block(ParameterList& parameters, const std::string& name, const ModelConfig& config, const RotaryTables& rotary)
-    : norm1_(parameters, name + ".norm1", config.block_norms, config),
+    : norm1_(parameters, name + ".norm1", config.block_norms, config, 2),
       attention_(parameters, name + ".attn", config, rotary),
       norm2_(parameters, name + ".norm2", config.block_norms, config),
       mlp_(parameters, name + ".mlp", config) {}
 
-Stream Block::forward(const Stream& in, Gate gate, Tensors* calibration) const {
-  const TaperNormResult first = norm1_.forward(in.h, in.branch, gate, calibration);
-  const TaperNormResult second = norm2_.forward(first.h, attention_.forward(first.y), gate, calibration);
-  for (const TaperNormResult* norm : {&first, &second}) {
-    if (calibration && norm->calibration) calibration->push_back(norm->calibration);
-  }
+Stream Block::forward(const Stream& in, const NormPass& pass) const {
+  const NormResult first = norm1_.forward(in.h, in.branch, pass);
+  const NormResult second = norm2_.forward(first.h, attention_.forward(first.y, first.y_of_v), pass);
   return {second.h, mlp_.forward(second.y)};
 }
 
@@ -58,11 +55,11 @@ HiddenStates Transformer::hidden(const Tensor& tokens, Gate gate, bool wants_cal
   require(tokens.dim(1) <= config_.context, "tokens: too long for the model; got {} positions, want at most {}",
           tokens.dim(1), config_.context);
   HiddenStates states;
-  Tensors* calibration = wants_calibration ? &states.calibration : nullptr;
+  NormPass pass{gate, {}, wants_calibration ? &states.calibration : nullptr};
+  if (config_.is_replaced_in_turn) pass.kinds = token_kinds(tokens, config_.end_of_text);
   Stream stream{embedding(tokens, wte_, wpe_, master_dtype(precision())), {}};
-  for (const Block& block : blocks_) stream = block.forward(stream, gate, calibration);
-  TaperNormResult last = final_norm_[0].forward(stream.h, stream.branch, gate, wants_calibration);
-  if (last.calibration) states.calibration.push_back(last.calibration);
+  for (const Block& block : blocks_) stream = block.forward(stream, pass);
+  const NormResult last = final_norm_[0].forward(stream.h, stream.branch, pass);
   states.h = last.h;
   states.normed = last.y;
   states.h_input = stream.h;
@@ -96,6 +93,23 @@ std::vector<TaperNorm*> Transformer::tapered_norms() {
   norms.push_back(&final_norm_[0]);
   std::erase_if(norms, [](const TaperNorm* norm) { return !norm->is_tapered(); });
   return norms;
+}
+
+void Transformer::end_replacement() {
+  require(config_.is_replaced_in_turn, "model: its norms are not replaced one after another");
+  const int64_t first_row_of_v = (config_.heads + config_.kv_heads) * config_.head_size;
+  for (int64_t i = 0; i < config_.layers; ++i) {
+    const std::string name = fmt::format("h.{}", i);
+    const FixedScales& scales = blocks_[static_cast<size_t>(i)].norm1().scales();
+    const double ratio = scales.get(1, TokenKind::ordinary) / scales.get(0, TokenKind::ordinary);
+    rescale_reader(parameter(name + ".attn.qkv.weight"), parameters_.find(name + ".attn.qkv.bias"),
+                   parameters_.find(name + ".norm1.beta"), first_row_of_v, ratio);
+  }
+  for (TaperNorm* norm : tapered_norms()) {
+    norm->end_replacement();
+    parameters_.remove(norm->name() + ".scales");
+  }
+  config_.is_replaced_in_turn = false;
 }
 
 void Transformer::zero_grad() const {

@@ -25,8 +25,7 @@ class Block {
  public:
   Block(ParameterList& parameters, const std::string& name, const ModelConfig& config, const RotaryTables& rotary);
 
-  // Appends the sums of its tapered norms to `calibration` where that is present.
-  Stream forward(const Stream& in, Gate gate, Tensors* calibration) const;
+  Stream forward(const Stream& in, const NormPass& pass) const;
 
   TaperNorm& norm1() { return norm1_; }
   TaperNorm& norm2() { return norm2_; }
@@ -42,7 +41,8 @@ struct HiddenStates {
   Tensor h;             // [B, T, C]: the residual stream before the final norm, where the anchor holds
   Tensor normed;        // [B, T, C]: what the unembedding reads
   Tensor h_input;       // the stream as it enters the final norm's addition: its gradient is the whole gradient of h
-  Tensors calibration;  // f64 [2] for each tapered norm, in the order of tapered_norms(); empty unless asked for
+  Tensors calibration;  // sums of each tapered norm, in the order of tapered_norms(); empty unless asked for:
+                        // f64 [2] (TaperNormResult), or statistic_sums() while norms are replaced one after another
 };
 
 class Transformer {
@@ -70,6 +70,10 @@ class Transformer {
   const std::vector<Parameter>& parameters() const { return parameters_.all(); }
   const Parameter& parameter(const std::string& name) const;  // Error where there is none
   std::vector<TaperNorm*> tapered_norms();                    // norm1, norm2 of each block, then norm_f
+  // Of a model whose norms are replaced one after another (model/fixed_scales.h): all paths are fixed and the kinds of
+  // token have one scale. From here it is a model at gate 0, with c a scalar for each norm; the scale of norm1's second
+  // path goes into the rows of v.
+  void end_replacement();
 
   void zero_grad() const;
   void set_requires_grad(bool requires_grad) const;  // of every trained parameter; true from the start
