@@ -18,6 +18,24 @@ constexpr const char* kStateFile = "training.safetensors";
 constexpr const char* kPartial = ".partial";
 constexpr uint64_t kMaxManifestBytes = 1 << 20;
 
+Tensor to_tensor(const std::vector<KindMeans>& norms) {
+  std::vector<double> values;
+  for (const KindMeans& kinds : norms) {
+    for (const RunningMean& mean : kinds) values.insert(values.end(), {mean.sum, mean.weight});
+  }
+  return Tensor::from(values, {static_cast<int64_t>(norms.size()), kTokenKinds, 2});
+}
+
+std::vector<KindMeans> to_means(const Tensor& tensor) {
+  const std::vector<double> values = tensor.to_doubles();
+  const size_t per_norm = 2 * kTokenKinds;
+  std::vector<KindMeans> norms(values.size() / per_norm);
+  for (size_t i = 0; i < norms.size() * per_norm; i += 2) {
+    norms[i / per_norm][i % per_norm / 2] = {values[i], values[i + 1]};
+  }
+  return norms;
+}
+
 void write_state(const fs::path& file, const Trainer& trainer) {
   std::vector<std::pair<std::string, Tensor>> tensors;
   for (const Adamw::State& state : trainer.optimizer().states()) {
@@ -25,9 +43,11 @@ void write_state(const fs::path& file, const Trainer& trainer) {
     tensors.emplace_back("v." + state.parameter.name, state.v);
   }
   std::vector<double> means;
-  const std::vector<NormCalibration> norms = trainer.state().calibration.norms;
+  const TrainerState state = trainer.state();
+  const std::vector<NormCalibration>& norms = state.calibration.norms;
   for (const NormCalibration& norm : norms) means.insert(means.end(), {norm.a, norm.b});
   tensors.emplace_back("calibration", Tensor::from(means, {static_cast<int64_t>(norms.size()), 2}));
+  if (!state.fakeln.empty()) tensors.emplace_back("fakeln", to_tensor(state.fakeln));
   write_safetensors(file, tensors);
 }
 
@@ -179,6 +199,10 @@ DataPosition load_training_state(const fs::path& checkpoint, Trainer& trainer) {
   }
   require(file.has("calibration"), "{}: tensor calibration is missing", file.path().string());
   const std::vector<double> means = file.read("calibration", Dtype::f64).to_doubles();
+  const bool is_fakeln = trainer.options().fakeln.has_value();
+  require(file.has("fakeln") == is_fakeln, "{}: is of another variant; got {} tensor fakeln, want {}",
+          file.path().string(), file.has("fakeln") ? "a" : "no", is_fakeln ? "one" : "none");
+  if (is_fakeln) state.fakeln = to_means(file.read("fakeln", Dtype::f64));
   for (size_t i = 0; i + 1 < means.size(); i += 2) state.calibration.norms.push_back({means[i], means[i + 1]});
   trainer.restore(state);
   return {read_entry<uint64_t>(manifest, name, "data_seed"), read_entry<uint64_t>(manifest, name, "data_windows")};

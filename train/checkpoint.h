@@ -1,7 +1,8 @@
 // A training checkpoint: the folder RUN/step-N, complete in itself.
 //   config.json, model.safetensors   the model (model/model_folder.h), masters in f32
 //   tokenizer files                  copied from the data
-//   training.safetensors             AdamW's moments "m.NAME" and "v.NAME", "calibration" f64 [norms, 2]: A and B
+//   training.safetensors             AdamW's moments "m.NAME" and "v.NAME", "calibration" f64 [norms, 2]: A and B; of a
+//                                    FakeLN run "fakeln" f64 [norms, kinds of token, 2]: the running means' sum, weight
 //   training.json                    the manifest, written last: step, updates, data position, running means of the
 //                                    scale, and the size in bytes of every other file
 // It is written as RUN/step-N.partial, synced and renamed, so a folder step-N is whole, whatever happened. What a

@@ -16,13 +16,15 @@ struct Trainer::StepSums {
   double logit_squares = 0;
   ScaleSums scale;
   AnchorLoss::Parts radial;
-  std::vector<NormCalibration> calibration;
+  Tensors calibration;  // of each tapered norm, f64: HiddenStates::calibration
 
   void add_calibration(const Tensors& sums) {
-    calibration.resize(sums.size());
     for (size_t i = 0; i < sums.size(); ++i) {
-      calibration[i].a += sums[i].data<double>()[0];
-      calibration[i].b += sums[i].data<double>()[1];
+      if (i == calibration.size()) {
+        calibration.push_back(sums[i].detached());
+      } else {
+        kernels::add_to(calibration[i], sums[i], 1.0);
+      }
     }
   }
 };
@@ -74,10 +76,20 @@ Trainer::Trainer(Transformer& model, const TrainerOptions& options)
       options_(options),
       anchor_(model.config(), options.anchor),
       calibration_(model, options.ema_decay),
-      adamw_(optimized_parameters(model), adamw_config(options)) {}
+      adamw_(optimized_parameters(model), adamw_config(options)) {
+  if (options.fakeln) fakeln_.emplace(model, *options.fakeln, options.ema_decay);
+}
+
+std::optional<double> Trainer::scale_target() const {
+  return fakeln_ ? fakeln_->mean_scale() : calibration_.scale_target();
+}
+
+bool Trainer::wants_calibration() const { return fakeln_ ? fakeln_->is_observing() : !calibration_.is_fixed(); }
 
 StepReport Trainer::step(const Tensor& tokens, const Tensor& targets) {
-  return step(options_.schedule.at(step_), tokens, targets);
+  StepScalars scalars = options_.schedule.at(step_);
+  if (fakeln_) scalars.gate.value = fakeln_->schedule().gate(step_);
+  return step(scalars, tokens, targets);
 }
 
 StepReport Trainer::step(const StepScalars& scalars, const Tensor& tokens, const Tensor& targets) {
@@ -92,6 +104,7 @@ StepReport Trainer::step(const StepScalars& scalars, const Tensor& tokens, const
 }
 
 void Trainer::prepare_calibration(const StepScalars& scalars, const Tensor& tokens) {
+  if (fakeln_) return fakeln_->begin_step(scalars.step);
   if (scalars.step < options_.schedule.taper_start || calibration_.is_fixed()) return;
   if (calibration_.state().observed_steps == 0) {
     // Taper start at step 0: nothing has run yet, so the step's own batch is measured first.
@@ -128,7 +141,7 @@ StepReport Trainer::compute_gradients(Gate gate, const Tensor& tokens, const Ten
   report.clip_factor = norm.clip_factor;
   if (!std::isfinite(report.loss) || !norm.is_finite) {
     report.bad_tensor = first_non_finite(model_).value_or(norm.is_finite ? "the loss" : norm.first_bad);
-  } else if (!calibration_.is_fixed()) {
+  } else if (wants_calibration()) {
     observe(sums, tokens.numel());
   }
   return report;
@@ -136,8 +149,8 @@ StepReport Trainer::compute_gradients(Gate gate, const Tensor& tokens, const Ten
 
 void Trainer::run_micro_batch(Gate gate, const Tensor& tokens, const Tensor& targets, int64_t step_tokens,
                               StepSums& sums) {
-  const std::optional<double> target = calibration_.scale_target();
-  HiddenStates states = model_.hidden(tokens, gate, !target.has_value());
+  const std::optional<double> target = scale_target();
+  HiddenStates states = model_.hidden(tokens, gate, wants_calibration());
   states.h_input.set_retain_grad();
   const CrossEntropyResult ce = model_.cross_entropy(states.normed, targets, 1.0 / static_cast<double>(step_tokens));
   states.normed = {};
@@ -163,7 +176,10 @@ void Trainer::run_micro_batch(Gate gate, const Tensor& tokens, const Tensor& tar
 }
 
 void Trainer::observe(const StepSums& sums, int64_t tokens) {
-  calibration_.observe(sums.calibration, sums.scale.s, tokens);
+  if (fakeln_) return fakeln_->observe(sums.calibration);
+  std::vector<NormCalibration> norms;
+  for (const Tensor& sum : sums.calibration) norms.push_back({sum.data<double>()[0], sum.data<double>()[1]});
+  calibration_.observe(norms, sums.scale.s, tokens);
 }
 
 StepReport Trainer::report_of(const StepSums& sums, int64_t tokens) const {
@@ -174,7 +190,7 @@ StepReport Trainer::report_of(const StepSums& sums, int64_t tokens) const {
   StepReport report;
   report.loss = sums.objective;
   report.ce = sums.ce;
-  if (calibration_.is_fixed()) report.aux = sums.scale.squared_deviation / count;
+  if (scale_target()) report.aux = sums.scale.squared_deviation / count;
   report.scale = sums.scale.s / count;
   report.greatest_scale = sums.scale.greatest_s;
   report.logit_rms = std::sqrt(sums.logit_squares / count / static_cast<double>(model_.config().vocab_size));
@@ -183,12 +199,15 @@ StepReport Trainer::report_of(const StepSums& sums, int64_t tokens) const {
   return report;
 }
 
-TrainerState Trainer::state() const { return {step_, adamw_.step_count(), calibration_.state()}; }
+TrainerState Trainer::state() const {
+  return {step_, adamw_.step_count(), calibration_.state(), fakeln_ ? fakeln_->means() : std::vector<KindMeans>()};
+}
 
 void Trainer::restore(const TrainerState& state) {
   adamw_.set_step_count(state.updates);
   adamw_.write_copies();
   calibration_.restore(state.calibration);
+  if (fakeln_) fakeln_->restore(state.fakeln);
   step_ = state.step;
 }
 

@@ -11,19 +11,22 @@
 #include "model/transformer.h"
 #include "train/anchor_loss.h"
 #include "train/calibration.h"
+#include "train/fakeln.h"
 #include "train/schedules.h"
 
 namespace taper {
 
 struct TrainerOptions {
   Schedule schedule;
-  double anchor = 0;          // lambda
+  double anchor = 0;          // lambda; with fakeln the weight of its auxiliary loss
   double weight_decay = 0.1;  // on matrices alone
   double beta1 = 0.9;
   double beta2 = 0.95;
   double adam_eps = 1e-8;
   double clip = 1.0;  // greatest norm of the gradient
   double ema_decay = kEmaDecay;
+  // In place of the gate's taper: the norms go one after another. The schedule above then tapers nothing.
+  std::optional<FakeLnSchedule> fakeln;
   int64_t micro_batch_windows = 0;  // 0: as many as kActivationBytes hold
 };
 
@@ -59,6 +62,7 @@ struct TrainerState {
   int64_t step = 0;     // the next one
   int64_t updates = 0;  // AdamW's counter: steps that were not finite do not count
   CalibrationState calibration;
+  std::vector<KindMeans> fakeln;  // FakeLn::means(), where the run is one
 };
 
 class Trainer {
@@ -77,6 +81,8 @@ class Trainer {
 
   int64_t next_step() const { return step_; }
   Calibration& calibration() { return calibration_; }
+  // What the anchor holds s to: fixed from taper start on, or FakeLN's running mean.
+  std::optional<double> scale_target() const;
   const Adamw& optimizer() const { return adamw_; }
   const TrainerOptions& options() const { return options_; }
 
@@ -88,6 +94,7 @@ class Trainer {
   struct StepSums;
   void prepare_calibration(const StepScalars& scalars, const Tensor& tokens);
   void run_micro_batch(Gate gate, const Tensor& tokens, const Tensor& targets, int64_t step_tokens, StepSums& sums);
+  bool wants_calibration() const;
   void observe(const StepSums& sums, int64_t tokens);
   StepReport report_of(const StepSums& sums, int64_t tokens) const;
 
@@ -95,6 +102,7 @@ class Trainer {
   TrainerOptions options_;
   AnchorLoss anchor_;
   Calibration calibration_;
+  std::optional<FakeLn> fakeln_;
   Adamw adamw_;
   int64_t step_ = 0;
 };

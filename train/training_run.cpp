@@ -42,7 +42,7 @@ class Loop {
         trainer_(trainer),
         data_(data),
         options_(options),
-        context_(model.config().context),
+        context_(options.context > 0 ? options.context : model.config().context),
         steps_(trainer.options().schedule.steps),
         sampler_(data.train, context_, options.seed),
         progress_(steps_, options.evaluate_every, options.is_quiet),

@@ -34,6 +34,7 @@ inline constexpr int kMostBadSteps = 5;
 struct RunOptions {
   std::filesystem::path folder;
   uint64_t seed = 42;
+  int64_t context = 0;  // tokens of a window; 0: as many as the model has positions
   int64_t batch_windows = 16;
   int64_t evaluate_every = 0;       // steps; 0: at the end alone
   int64_t evaluate_tokens = 65536;  // of the evaluations on the way; 0: all. The last one takes all
