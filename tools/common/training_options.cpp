@@ -47,7 +47,8 @@ ModelConfig model_config(const ModelOptions& options, int64_t vocab_size) {
 
 void ScheduleOptions::declare(Cli& cli) {
   cli.option("--steps", steps_, "updates of the weights").unit("steps").at_least(1);
-  cli.option("--lr", peak_, "peak of the learning rate; it falls to a tenth by a cosine").above(0);
+  cli.option("--lr", peak_, "peak of the learning rate; it falls by a cosine").above(0);
+  cli.option("--lr-floor", floor_, "part of the peak that the learning rate falls to").range(0, 1);
   cli.option("--warmup-fraction", warmup_, "part of the steps in which the learning rate rises").range(0, 1);
   taper_start_option_ = &cli.option("--taper-start", taper_start_, "part of the steps after which the norms taper")
                              .range(0, 1)
@@ -56,7 +57,7 @@ void ScheduleOptions::declare(Cli& cli) {
   cli.flag("--allow-unfinished-taper", allows_unfinished_, "accept a taper that ends after the run");
   anchor_option_ = &cli.option("--anchor", anchor_, "weight of the pre-logit scale's anchor")
                         .at_least(0)
-                        .default_text("0.1 for all, else 0");
+                        .default_text("0.1 where the final norm goes, else 0");
   cli.option("--weight-decay", weight_decay_, "of AdamW, on matrices alone").at_least(0);
   cli.option("--clip", clip_, "greatest norm of the gradient").above(0);
   cli.option("--micro-batch", micro_batch_, "windows computed at once, the rest is accumulated")
@@ -64,14 +65,15 @@ void ScheduleOptions::declare(Cli& cli) {
       .default_text("what fits the caches");
 }
 
-TrainerOptions ScheduleOptions::trainer_options(Variant variant) const {
+TrainerOptions ScheduleOptions::trainer_options(Variant variant, std::optional<double> default_anchor) const {
   ScheduleFractions fractions;
   fractions.warmup = warmup_;
   if (taper_start_option_->is_given()) fractions.taper_start = taper_start_;
   fractions.taper_end = taper_end_;
   TrainerOptions options;
   options.schedule = make_schedule(steps_, peak_, fractions, variant != Variant::baseline, allows_unfinished_);
-  options.anchor = anchor_option_->is_given() ? anchor_ : variant == Variant::all ? 0.1 : 0.0;
+  options.schedule.floor = floor_;
+  options.anchor = anchor_option_->is_given() ? anchor_ : default_anchor.value_or(variant == Variant::all ? 0.1 : 0.0);
   options.weight_decay = weight_decay_;
   options.clip = clip_;
   options.micro_batch_windows = micro_batch_;

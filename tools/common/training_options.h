@@ -1,7 +1,8 @@
-// The options that pretrain and train-bench share, so that the same flags mean the same step in both.
+// The options that pretrain, finetune and train-bench share, so that the same flags mean the same step in both.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "model/config.h"
@@ -31,12 +32,13 @@ class ScheduleOptions {
 
   void declare(Cli& cli);
   // After parse(). UsageError where the schedule contradicts itself.
-  TrainerOptions trainer_options(Variant variant) const;
+  TrainerOptions trainer_options(Variant variant, std::optional<double> default_anchor = {}) const;
   int64_t steps() const { return steps_; }
 
  private:
   int64_t steps_;
   double peak_ = 6e-4;
+  double floor_ = 0.1;
   double warmup_ = 0.1;
   double taper_start_ = 0.1;
   double taper_end_ = 0.6;

@@ -17,10 +17,20 @@ if [ -n "${THREADS:-}" ]; then common_flags+=(--threads "$THREADS"); fi
 
 size=${SIZE:-1M}
 
+# Sets `how` to the flags that go on with what an interrupted run left in a folder, if anything.
+continue_run() { # folder
+  how=()
+  if compgen -G "$1/step-*/training.json" >/dev/null; then
+    how=(--resume)
+  elif [ -d "$1" ]; then
+    how=(--overwrite)
+  fi
+}
+
 # Sets `data` to a prepared folder: DATA itself where it is one, else the tokens of DATA's texts or of made-up stories,
-# prepared once and found again.
-prepare_data() {
-  local source=${DATA:-}
+# prepared once and found again; by a tokenizer of their own, or by the one given.
+prepare_data() { # [tokenizer]
+  local source=${DATA:-} tokenizer=${1:-}
   if [ -n "$source" ] && [ -e "$source/tokenizer.json" ]; then
     data=$source
     return
@@ -34,6 +44,9 @@ prepare_data() {
     # Two sources of one name must not share a folder, nor an older state of the source its newer one.
     name=$(basename "$source")-$( (realpath "$source"; find -L "$source" -type f -printf '%p %s %T@\n' | sort) | cksum | cut -d' ' -f1)
   fi
+  if [ -n "$tokenizer" ]; then
+    name+=-$( { cat "$tokenizer"/{tokenizer,vocab}.json 2>/dev/null || true; } | cksum | cut -d' ' -f1)
+  fi
   data=runs/data/$name
   if [ -e "$data/complete" ]; then
     stage "data: $data, prepared before"
@@ -46,10 +59,13 @@ prepare_data() {
     stage "data: stories made up here (DATA=FILE_OR_FOLDER takes texts of yours)"
     run "$bin/stories" --megabytes "${MEGABYTES:-20}" --output "$source"
   fi
-  stage "tokenizer: learning the vocabulary of $source"
-  run "$bin/tokenizer" train --input "$source" --vocab-size "${VOCABULARY:-4096}" --output "$data.tokenizer"
+  if [ -z "$tokenizer" ]; then
+    stage "tokenizer: learning the vocabulary of $source"
+    tokenizer=$data.tokenizer
+    run "$bin/tokenizer" train --input "$source" --vocab-size "${VOCABULARY:-4096}" --output "$tokenizer"
+  fi
   stage "data: texts to tokens"
-  run "$bin/prepare" --tokenizer "$data.tokenizer" --input "$source" --valid-fraction 0.05 --output "$data"
+  run "$bin/prepare" --tokenizer "$tokenizer" --input "$source" --valid-fraction 0.05 --output "$data"
   touch "$data/complete"
 }
 

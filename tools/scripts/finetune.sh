@@ -1,20 +1,69 @@
 #!/usr/bin/env bash
-# make finetune: tapers the norms of a pretrained MODEL away while it learns from DATA, and folds the result.
+# make finetune: a model with norms (MODEL, or a small GPT-2 pretrained here on made-up stories), fine-tuned from there
+# in every way: as it is, its norms tapered away (internal, all), replaced one after another (fakeln); then the table of
+# validation losses, and the folds of those without norms.
 . "$(dirname "$0")/common.sh"
 
-model=${MODEL:-runs/train-$size/baseline}
-if [ ! -e "$model" ]; then
-  echo "MODEL: no such folder: $(realpath -m "$model"); make train makes one, MODEL=FOLDER names another" >&2
+steps=${STEPS:-150}
+model=${MODEL:-}
+if [ -n "$model" ] && [ ! -e "$model" ]; then
+  echo "MODEL: no such folder: $(realpath -m "$model")" >&2
   exit 2
 fi
-prepare_data
-run_folder=runs/finetune-$(basename "$(dirname "$(realpath "$model")")")-$(basename "$model")
-stage "fine-tuning $model with its internal norms tapered away"
-how=()
-if [ -d "$run_folder" ]; then how=(--resume); fi
-run "$bin/finetune" --model "$model" --data "$data" --variant "${VARIANT:-internal}" --steps "${STEPS:-200}" \
-  --output "$run_folder" "${how[@]}" "${common_flags[@]}"
-stage "fold"
-rm -rf "$run_folder-folded"
-run "$bin/fold" --model "$run_folder" --output "$run_folder-folded" "${common_flags[@]}"
-stage "done: make infer MODEL=$run_folder-folded"
+
+if [ -z "$model" ]; then
+  prepare_data
+  runs=runs/finetune
+  model=$runs/gpt2
+  if [ -e "$model/summary.json" ]; then
+    stage "gpt2: pretrained before in $model (remove the folder to train anew)"
+  else
+    stage "gpt2: a small GPT-2, pretrained on $data"
+    continue_run "$model"
+    run "$bin/pretrain" --data "$data" --arch gpt2 --size 1M --width 128 --layers 4 --heads 4 --context 256 \
+      --steps "${PRETRAIN_STEPS:-400}" --batch-tokens 4096 --lr 2e-3 --output "$model" "${how[@]}" \
+      "${common_flags[@]}" >"$model.json"
+  fi
+else
+  # The texts must come in the model's own tokens.
+  tokenizer=$model
+  if [ ! -e "$tokenizer/tokenizer.json" ] && [ ! -e "$tokenizer/vocab.json" ]; then
+    tokenizer=$(find "$model" -maxdepth 2 -name tokenizer.json -printf '%h\n' | sort -V | tail -n 1)
+  fi
+  prepare_data "$tokenizer"
+  runs=runs/finetune-$(basename "$(realpath "$model")")
+fi
+
+finetune() { # variant purpose
+  if [ -e "$runs/$1/summary.json" ]; then
+    stage "$1: done before in $runs/$1 (remove the folder to do it anew)"
+    return
+  fi
+  stage "$1: $2"
+  continue_run "$runs/$1"
+  run "$bin/finetune" --model "$model" --data "$data" --variant "$1" --steps "$steps" --batch-tokens 4096 \
+    --output "$runs/$1" "${how[@]}" "${common_flags[@]}" >"$runs/$1.json"
+}
+
+mkdir -p "$runs"
+finetune vanilla "$steps steps more, norms and all"
+finetune fakeln "the same, its norms replaced by fixed scales one after another"
+finetune internal "the same, the norms inside its blocks tapered away"
+finetune all "the same, all norms tapered away"
+
+for variant in internal all; do
+  stage "fold $variant: the scales of the tapered norms into the matrices beside them"
+  rm -rf "$runs/$variant-folded"
+  run "$bin/fold" --model "$runs/$variant" --output "$runs/$variant-folded" "${common_flags[@]}"
+done
+
+stage "validation loss"
+{
+  printf '%-10s %10s %10s %10s\n' variant before after gate
+  for variant in vanilla fakeln internal all; do
+    result=$(cat "$runs/$variant/summary.json")
+    printf '%-10s %10.4f %10.4f %10s\n' "$variant" "$(json_value valid_loss_before <<<"$result")" \
+      "$(json_value valid_loss <<<"$result")" "$(json_value gate <<<"$result")"
+  done
+}
+stage "done: make infer MODEL=$runs/all-folded"

@@ -14,9 +14,7 @@ train() { # variant purpose
     return
   fi
   stage "$1: $2"
-  local how=()
-  # What an interrupted run left goes on from its newest checkpoint.
-  if [ -d "$runs/$1" ]; then how=(--resume); fi
+  continue_run "$runs/$1"
   run "$bin/pretrain" "${flags[@]}" --variant "$1" --output "$runs/$1" "${how[@]}" >"$runs/$1.json"
 }
 

@@ -1,0 +1,120 @@
+#include "tools/common/run_flags.h"
+
+#include "engine/core/error.h"
+#include "engine/io/atomic_file.h"
+#include "model/model_folder.h"
+#include "tools/common/run_tool.h"
+#include "train/checkpoint.h"
+
+namespace taper {
+namespace {
+
+void print_plan(const Transformer& model, const Trainer& trainer, const OpenedData& data, const RunOptions& run) {
+  const Schedule& schedule = trainer.options().schedule;
+  print_message(fmt::format("data: {} training and {} validation tokens, vocabulary {}", data.train.size(),
+                            data.valid.size(), data.train.info().vocabulary_size));
+  print_message(fmt::format("model: {} parameters, {}, {}", parameter_count(model.config()),
+                            to_string(model.config().variant()), to_string(model.precision())));
+  print_message(trainer.optimizer().summary());
+  print_message(fmt::format("steps: {}, each {} windows of {} tokens; warm-up {}", schedule.steps, run.batch_windows,
+                            run.context, schedule.warmup));
+  if (schedule.tapers) {
+    print_message(fmt::format("taper: from step {} to step {}, anchor {}", schedule.taper_start, schedule.taper_end,
+                              trainer.options().anchor));
+  }
+  if (trainer.options().fakeln) {
+    const std::vector<FakeLnEvent>& events = trainer.options().fakeln->events();
+    print_message(fmt::format("fakeln: {} replacements from step {} to step {}, auxiliary loss {}", events.size(),
+                              events.front().step, events.back().step, trainer.options().anchor));
+  }
+}
+
+nlohmann::ordered_json summary_of(const RunResult& result) {
+  nlohmann::ordered_json summary;
+  summary["valid_loss"] = result.valid.loss;
+  summary["bits_per_byte"] = result.valid.bits_per_byte;
+  summary["tokens_per_s"] = result.tokens_per_s;
+  summary["steps"] = result.steps;
+  summary["parameters"] = result.parameters;
+  summary["gate"] = result.gate;
+  return summary;
+}
+
+}  // namespace
+
+void RunFlags::declare(Cli& cli) {
+  cli.option("--data", data, "prepared folder to train on").value_name("DIR").required();
+  cli.option("--output", output, "folder of the run").value_name("DIR").required();
+  cli.option("--batch-tokens", batch_tokens, "of a step; a multiple of the context").unit("tokens").at_least(1);
+  cli.option("--eval-every", evaluate_every, "between evaluations; 0: at the end alone").unit("steps").at_least(0);
+  cli.option("--eval-tokens", evaluate_tokens, "of an evaluation on the way; 0: all, as at the end")
+      .unit("tokens")
+      .at_least(0);
+  cli.option("--save-every", save_every, "between checkpoints; 0: at the end alone").unit("steps").at_least(0);
+  cli.option("--keep-last", keep_checkpoints, "checkpoints to keep").at_least(1);
+  declare_sample_options(cli, samples);
+  const CliOption& resume = cli.flag("--resume", resumes, "go on from the newest checkpoint in --output");
+  const CliOption& overwrite = cli.flag("--overwrite", overwrites, "replace the run in --output");
+  cli.exclusive({&resume, &overwrite});
+}
+
+RunOptions RunFlags::run_options(const std::string& program, const CommonOptions& common, int64_t context) const {
+  require_usage(batch_tokens % context == 0,
+                "--batch-tokens: must be a multiple of the context; got {}, want a multiple of {}", batch_tokens,
+                context);
+  RunOptions run;
+  run.folder = output;
+  run.seed = common.seed;
+  run.context = context;
+  run.batch_windows = batch_tokens / context;
+  run.evaluate_every = evaluate_every;
+  run.evaluate_tokens = evaluate_tokens;
+  run.save_every = save_every;
+  run.keep_checkpoints = keep_checkpoints;
+  run.resumes = resumes;
+  run.is_quiet = common.quiet;
+  run.resume_hint = fmt::format("{} --config {} --resume", program, (run.folder / "config.json").string());
+  return run;
+}
+
+void RunFlags::prepare_folder() const {
+  prepare_run_folder(output, resumes ? OutputUse::resume : overwrites ? OutputUse::overwrite : OutputUse::refuse);
+}
+
+OpenedData::OpenedData(const std::string& folder)
+    : train(open_training_data(folder)), valid(open_validation_data(folder)), tokenizer(Tokenizer::load(folder)) {
+  require_usage(train.info().vocabulary_size == static_cast<uint64_t>(tokenizer.vocab_size()),
+                "data: the tokenizer beside the shards is another; got {} tokens, want {}", tokenizer.vocab_size(),
+                train.info().vocabulary_size);
+}
+
+void OpenedData::check_windows(int64_t context, uint64_t seed) const {
+  windows_of(valid, context);
+  BatchSampler(train, context, seed);
+}
+
+Transformer load_resumed_model(const std::string& folder, Precision precision) {
+  const auto checkpoint = newest_checkpoint(folder, [](const std::string&) {});
+  require_usage(checkpoint.has_value(), "resume: {} has no whole checkpoint", folder);
+  return load_model(*checkpoint, precision);
+}
+
+int train_and_report(Transformer& model, Trainer& trainer, const OpenedData& data, const RunFlags& flags,
+                     RunOptions run, const CommonOptions& common,
+                     const std::function<void(nlohmann::ordered_json&)>& more) {
+  run.after_evaluation = sample_printer(model, data.tokenizer, flags.samples);
+  print_plan(model, trainer, data, run);
+  const RunResult result = run_training(model, trainer, {data.train, data.valid, data.tokenizer}, run);
+  if (result.was_stopped) return 0;
+  nlohmann::ordered_json summary = summary_of(result);
+  if (more) more(summary);
+  write_file(run.folder / "summary.json", summary.dump(2) + "\n");
+  write_result(summary.dump(common.json ? -1 : 2) + "\n");
+  return 0;
+}
+
+void write_run_config(const Cli& cli, const RunOptions& run) {
+  write_file(run.folder / "config.json", cli.settings_json({"--overwrite", "--json", "--quiet", "--profile"}));
+}
+
+}  // namespace taper

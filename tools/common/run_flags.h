@@ -1,0 +1,61 @@
+// What the programs that train have in common, pretrain and finetune: the options of a run, its data, its folder, and
+// the results at its end.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <functional>
+#include <string>
+
+#include "data/prepared_data.h"
+#include "model/transformer.h"
+#include "tools/common/cli.h"
+#include "tools/common/training_samples.h"
+#include "train/training_run.h"
+
+namespace taper {
+
+struct RunFlags {
+  std::string data, output;
+  int64_t batch_tokens = 8192;
+  int64_t evaluate_every = 250;
+  int64_t evaluate_tokens = 65536;
+  int64_t save_every = 250;
+  int64_t keep_checkpoints = 2;
+  bool resumes = false;
+  bool overwrites = false;
+  SampleOptions samples;
+
+  void declare(Cli& cli);
+
+  // The rest of these after parse(). `program` is named in the hint after a signal. UsageError where the batch is not
+  // a whole number of windows.
+  RunOptions run_options(const std::string& program, const CommonOptions& common, int64_t context) const;
+  // prepare_run_folder() as the flags say.
+  void prepare_folder() const;
+};
+
+// A prepared folder, opened.
+struct OpenedData {
+  TokenDataset train, valid;
+  Tokenizer tokenizer;
+
+  // UsageError where a side is missing or the tokenizer is not the one of the shards.
+  explicit OpenedData(const std::string& folder);
+  // UsageError where a window of the run does not fit into either side.
+  void check_windows(int64_t context, uint64_t seed) const;
+};
+
+// The model of the newest checkpoint in `folder`.
+Transformer load_resumed_model(const std::string& folder, Precision precision);
+
+// Runs, between the plan on stderr and the summary; `more` may add keys to the summary, which goes to summary.json and
+// stdout. Returns the exit code.
+int train_and_report(Transformer& model, Trainer& trainer, const OpenedData& data, const RunFlags& flags,
+                     RunOptions run, const CommonOptions& common,
+                     const std::function<void(nlohmann::ordered_json&)>& more = {});
+
+// Writes the options into the run's folder, so that `PROGRAM --config FILE --resume` goes on.
+void write_run_config(const Cli& cli, const RunOptions& run);
+
+}  // namespace taper

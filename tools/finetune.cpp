@@ -1,0 +1,185 @@
+// Goes on training a model whose norms are live: as it is (vanilla), with its norms tapered away (internal: those of
+// the blocks; all: the final one too), or with all of them replaced one after another (fakeln). Example:
+//   finetune --model gpt2 --data data/stories --variant internal --steps 300 --output runs/gpt2-internal
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+
+#include "engine/core/error.h"
+#include "engine/core/interrupt.h"
+#include "engine/io/atomic_file.h"
+#include "engine/io/read_file.h"
+#include "model/model_folder.h"
+#include "model/with_variant.h"
+#include "tools/common/cli.h"
+#include "tools/common/run_flags.h"
+#include "tools/common/run_tool.h"
+#include "tools/common/training_options.h"
+
+namespace taper {
+namespace {
+
+namespace fs = std::filesystem;
+
+// In the run's folder: the validation loss of the model that the run began with, for the summary of a resumed run.
+constexpr const char* kBeforeFile = "before.json";
+
+// Default weight of FakeLN's auxiliary loss, which stands in the anchor's place.
+constexpr double kFakeLnAuxiliary = 0.1;
+
+// FakeLN's numbers; those not given are its defaults for the length of the run.
+struct FakeLnOptions {
+  FakeLnTimes times;
+  double momentum = kEmaDecay;
+  std::vector<std::pair<const CliOption*, double FakeLnTimes::*>> given;
+
+  void declare(Cli& cli);
+  FakeLnSchedule schedule(int64_t layers, int64_t steps) const;
+};
+
+struct Options {
+  RunFlags run;
+  ScheduleOptions schedule{300};
+  std::string model;
+  std::string variant = "internal";
+  int64_t context = 0;
+  FakeLnOptions fakeln;
+
+  bool is_fakeln() const { return variant == "fakeln"; }
+  // That of the gate: FakeLN has none.
+  Variant norm_variant() const {
+    return variant == "vanilla" || is_fakeln() ? Variant::baseline : parse_variant(variant);
+  }
+};
+
+void FakeLnOptions::declare(Cli& cli) {
+  const auto time = [&](const char* name, double FakeLnTimes::*member, const char* help) {
+    const std::string text =
+        fmt::format("{}, in proportion where the run is shorter than {}", times.*member, kFakeLnSteps);
+    given.emplace_back(&cli.option(name, times.*member, help).unit("steps").at_least(0).default_text(text), member);
+  };
+  time("--fakeln-start", &FakeLnTimes::start, "fakeln: until the first replacement");
+  time("--fakeln-gap-norm2", &FakeLnTimes::gap_norm2, "fakeln: from block to block, norms before MLPs");
+  time("--fakeln-gap-qk", &FakeLnTimes::gap_qk, "fakeln: from block to block, norms of q and k");
+  time("--fakeln-gap-v", &FakeLnTimes::gap_v, "fakeln: from block to block, norms of v");
+  time("--fakeln-gap-last", &FakeLnTimes::gap_last,
+       "fakeln: between the final norm, position 0's average and end-of-text's");
+  cli.option("--fakeln-momentum", momentum, "fakeln: of the running averages").at_least(0).below(1);
+}
+
+FakeLnSchedule FakeLnOptions::schedule(int64_t layers, int64_t steps) const {
+  FakeLnTimes all = default_fakeln_times(steps);
+  for (const auto& [option, member] : given) {
+    if (option->is_given()) all.*member = times.*member;
+  }
+  return FakeLnSchedule(layers, steps, all);
+}
+
+void declare(Cli& cli, Options& options) {
+  cli.option("--model", options.model, "folder of the model to begin with, or of a run: its newest checkpoint")
+      .value_name("DIR")
+      .required();
+  options.run.declare(cli);
+  cli.choice("--variant", options.variant, {"vanilla", "fakeln", "internal", "all"}, "which norms go, and how");
+  cli.option("--context", options.context, "of a window").unit("tokens").at_least(1).default_text("the model's");
+  options.schedule.declare(cli);
+  options.fakeln.declare(cli);
+}
+
+// The ids of the data must mean to the model what they meant when it was trained.
+void check_vocabulary(const Options& options, const fs::path& folder, const ModelConfig& config,
+                      const Tokenizer& tokenizer) {
+  require_usage(tokenizer.vocab_size() <= config.vocab_size,
+                "--data: {} has ids that {} does not know; got a vocabulary of {}, want at most {}; prepare the texts "
+                "with the model's tokenizer",
+                options.run.data, options.model, tokenizer.vocab_size(), config.vocab_size);
+  if (!fs::exists(folder / "tokenizer.json") && !fs::exists(folder / "vocab.json")) return;
+  require_usage(tokenizer_hash(Tokenizer::load(folder)) == tokenizer_hash(tokenizer),
+                "--data: {} was prepared with another tokenizer than that of {}; prepare the texts with --tokenizer {}",
+                options.run.data, options.model, folder.string());
+}
+
+int64_t window_of(const Options& options, const ModelConfig& config) {
+  require_usage(options.context <= config.context, "--context: the model has fewer positions; got {}, want at most {}",
+                options.context, config.context);
+  return options.context > 0 ? options.context : config.context;
+}
+
+// All that can be wrong between model, data and options, before any work.
+void check_fit(const Options& options, const fs::path& folder, const ModelConfig& config, const OpenedData& data,
+               const CommonOptions& common) {
+  check_vocabulary(options, folder, config, data.tokenizer);
+  const RunOptions run = options.run.run_options("finetune", common, window_of(options, config));
+  data.check_windows(run.context, run.seed);
+  if (options.is_fakeln()) options.fakeln.schedule(config.layers, options.schedule.steps());
+}
+
+// The model to begin with; its loss on the validation data goes to the run's folder.
+Transformer first_model(const Options& options, const OpenedData& data, const CommonOptions& common) {
+  const fs::path folder = find_model_folder(options.model);
+  const Transformer source = load_model(folder, parse_precision(common), print_message);
+  check_norms_are_live(source.config(), "--model: " + options.model);
+  check_fit(options, folder, source.config(), data, common);
+  const auto bad = first_non_finite(source);
+  require(!bad, "--model: {} has values that are not finite; first in {}", options.model, bad.value_or(""));
+  options.run.prepare_folder();
+  const WindowSource windows = windows_of(data.valid, window_of(options, source.config()));
+  const Evaluation before = evaluate(source, Gate{1.0}, windows, &data.tokenizer);
+  if (!stop_requested()) {
+    require(std::isfinite(before.loss), "--model: {} has a validation loss that is not finite", options.model);
+    print_message(fmt::format("{}: validation loss {:.4f} to begin with", options.model, before.loss));
+    write_file(fs::path(options.run.output) / kBeforeFile, nlohmann::json{{"valid_loss", before.loss}}.dump() + "\n");
+  }
+  if (!options.is_fakeln()) return with_variant(source, options.norm_variant());
+  return with_norms_in_turn(source, data.tokenizer.end_of_text().value_or(-1));
+}
+
+Transformer resumed_model(const Options& options, const OpenedData& data, const CommonOptions& common) {
+  options.run.prepare_folder();
+  Transformer model = load_resumed_model(options.run.output, parse_precision(common));
+  const Variant variant = options.is_fakeln() ? Variant::all : options.norm_variant();
+  require_usage(model.config().variant() == variant,
+                "--variant: another than the run's; got {}, want that of {}/config.json", options.variant,
+                options.run.output);
+  check_fit(options, find_model_folder(options.run.output), model.config(), data, common);
+  return model;
+}
+
+double loss_before(const fs::path& run) {
+  const fs::path file = run / kBeforeFile;
+  const nlohmann::json json = nlohmann::json::parse(read_file(file, 1 << 16), nullptr, false);
+  require(json.is_object() && json.contains("valid_loss") && json["valid_loss"].is_number(),
+          "{}: is damaged; want {{\"valid_loss\": NUMBER}}", file.string());
+  return json["valid_loss"].get<double>();
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  Cli cli("finetune", "Goes on training a model and takes its norms away.");
+  declare(cli, options);
+  const CommonOptions common = cli.parse(argc, argv);
+  check_device(common);
+  TrainerOptions trainer_options = options.schedule.trainer_options(
+      options.norm_variant(), options.is_fakeln() ? std::optional(kFakeLnAuxiliary) : std::nullopt);
+  const OpenedData data(options.run.data);
+  Transformer model = options.run.resumes ? resumed_model(options, data, common) : first_model(options, data, common);
+  if (stop_requested()) return 0;
+  const RunOptions run = options.run.run_options("finetune", common, window_of(options, model.config()));
+  if (options.is_fakeln()) {
+    trainer_options.fakeln = options.fakeln.schedule(model.config().layers, options.schedule.steps());
+    trainer_options.ema_decay = options.fakeln.momentum;
+  }
+  Trainer trainer(model, trainer_options);
+  if (!run.resumes) write_run_config(cli, run);
+  return train_and_report(model, trainer, data, options.run, run, common, [&](nlohmann::ordered_json& summary) {
+    summary["variant"] = options.variant;
+    summary["valid_loss_before"] = loss_before(run.folder);
+  });
+}
+
+}  // namespace
+}  // namespace taper
+
+int main(int argc, char** argv) {
+  return taper::run_tool(argc, argv, [&] { return taper::run(argc, argv); });
+}
