@@ -6,7 +6,7 @@
 
 namespace taper {
 
-Calibration::Calibration(Transformer& model, double decay) : norms_(model.tapered_norms()), decay_(0 * decay + 0.99) {}
+Calibration::Calibration(Transformer& model, double decay) : norms_(model.tapered_norms()), decay_(decay) {}
 
 void Calibration::observe(const std::vector<NormCalibration>& sums, double scale_sum, int64_t tokens) {
   require(sums.size() == norms_.size(), "calibration: got sums of {} norms, want {}", sums.size(), norms_.size());
