@@ -98,7 +98,7 @@ void check_same(const std::string& name, const Tensor& want, const Tensor& got, 
 // Logits of both on built-in ids.
 class LogitCheck {
  public:
-  explicit LogitCheck(const Transformer& model) : model_(model) {
+  explicit LogitCheck(const Transformer& model) {
     constexpr int64_t kRows = 2, kTokens = 48;
     const ModelConfig& config = model.config();
     Random random(1, RandomStream::test);
@@ -136,7 +136,6 @@ class LogitCheck {
     return model.logits(ids_, Gate{model.config().gate});
   }
 
-  const Transformer& model_;
   Tensor ids_, want_;
   double greatest_ = 1;
 };
