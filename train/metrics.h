@@ -30,8 +30,8 @@ namespace taper {
 
 class MetricsFile {
  public:
-  // Goes on with RUN/metrics.jsonl after `steps` steps: keeps the lines of an earlier step and drops the rest, half lines
-  // of a run that was killed included.
+  // Goes on with RUN/metrics.jsonl after `steps` steps: keeps the lines of an earlier step and drops the rest, half
+  // lines of a run that was killed included.
   MetricsFile(const std::filesystem::path& run, int64_t steps);
 
   void write(const StepReport& report, double tokens_per_s);

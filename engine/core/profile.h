@@ -1,8 +1,5 @@
 // Where the time goes: calls and seconds by the name of a kernel. Off, it costs one test a call.
-//
-//   start_profile();
-//   ... work ...
-//   std::fputs(profile_report().c_str(), stderr);
+// start_profile() turns it on; profile_report() gives the table.
 #pragma once
 
 #include <atomic>

@@ -258,7 +258,9 @@ struct Cli::Impl {
   Cli* owner = nullptr;
 };
 
-Cli::Cli(const std::string& name, const std::string& purpose) : impl_(std::make_unique<Impl>(name, purpose)) { impl_->owner = this; }
+Cli::Cli(const std::string& name, const std::string& purpose) : impl_(std::make_unique<Impl>(name, purpose)) {
+  impl_->owner = this;
+}
 Cli::~Cli() = default;
 
 CliOption& Cli::option(const std::string& name, std::string& value, const std::string& help) {

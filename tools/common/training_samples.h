@@ -19,8 +19,8 @@ struct SampleOptions {
 void declare_sample_options(Cli& cli, SampleOptions& options);
 
 // For RunOptions::after_evaluation: prints, as a message, how the model, one in f32, continues the prompt.
-// Deterministic in the step; norms are decoded as the gate at hand has them, and not at all while they are replaced one after another. Both
-// references must outlive the function.
+// Deterministic in the step; norms are decoded as the gate at hand has them, and not at all while they are replaced one
+// after another. Both references must outlive the function.
 std::function<void(int64_t step)> sample_printer(const Transformer& model, const Tokenizer& tokenizer,
                                                  const SampleOptions& options);
 
