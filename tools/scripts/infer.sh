@@ -14,3 +14,9 @@ stage "model: $model"
 run "$bin/generate" --model "$model" --prompt "${PROMPT:-Once upon a time}" --max-tokens "${TOKENS:-200}" \
   --temperature 0.8 --top-p 0.95 "${common_flags[@]}"
 echo
+
+# The plans differ where norms are still at hand: in the run that the model was folded from.
+if [ -e "$(dirname "$model")/internal/summary.json" ]; then
+  stage "speed: with norms, with explicit scales, folded"
+  run "$bin/decode-bench" --model "$(dirname "$model")/internal" "${common_flags[@]}"
+fi
