@@ -110,7 +110,9 @@ TEST_CASE("generate: --ids --greedy --json needs no tokenizer and equals the lib
 
 TEST_CASE("generate: the context counts the token predicted from its last position") {
   const ModelFolder model;
-  for (const auto& [prompt, wanted] : {std::pair{kContext - 1, 2}, {kContext, 1}, {int64_t{10}, int(kContext) - 9}}) {
+  for (const auto& lengths : {std::pair{kContext - 1, 2}, {kContext, 1}, {int64_t{10}, int(kContext) - 9}}) {
+    const int64_t prompt = lengths.first;
+    const int wanted = lengths.second;
     CAPTURE(prompt);
     const auto result = generate_with(model, {"--ids", ids_text(prompt), "--greedy", "--max-tokens", "5000", "--json"});
     CHECK(result.exit_code == 0);

@@ -76,10 +76,10 @@ TEST_CASE("hf config: each key is honoured or refused by name") {
                                                    {"activation_function", "relu"},
                                                    {"layer_norm_epsilon", 0.5},
                                                    {"scale_attn_weights", false}};
-  for (const auto& [key, value] : honoured) {
+  for (const auto& entry : honoured) {
     SmallHfFolder folder;
-    folder.config[key] = value;
-    CAPTURE(key);
+    folder.config[entry.first] = entry.second;
+    CAPTURE(entry.first);
     CHECK(logits_of(load_model(folder.write())) != want);
   }
 }

@@ -241,12 +241,15 @@ TEST_CASE("safetensors: a file written is read, of mixed dtypes, aligned and sor
   const auto file = SafetensorsFile::open(folder / "f");
   CHECK(file.metadata() == SafetensorsMetadata{{"format", "pt"}, {"made by", "t\xc3\xa9st"}});
   CHECK(file.names() == std::vector<std::string>{"double \"quoted\"\n", "a.ids", "empty", "z.single", "half"});
-  for (const auto& [name, tensor] : tensors) {
-    CAPTURE(name);
-    const Tensor got = file.read(name, tensor.dtype());
+  for (const auto& entry : tensors) {
+    CAPTURE(entry.first);
+    const Tensor& tensor = entry.second;
+    const Tensor got = file.read(entry.first, tensor.dtype());
     CHECK(got.shape() == tensor.shape());
     CHECK(std::memcmp(got.raw(), tensor.raw(), static_cast<size_t>(tensor.bytes())) == 0);
-    CHECK(reinterpret_cast<uintptr_t>(file.bytes(name).data()) % static_cast<uintptr_t>(size_of(tensor.dtype())) == 0);
+    CHECK(reinterpret_cast<uintptr_t>(file.bytes(entry.first).data()) %
+              static_cast<uintptr_t>(size_of(tensor.dtype())) ==
+          0);
   }
   const std::string bytes = test::read_file(folder / "f");
   uint64_t length = 0;
