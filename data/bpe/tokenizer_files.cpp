@@ -30,8 +30,7 @@ struct SpelledToken {
   bool is_added = false, is_special = false;
 };
 
-// ---- reading
-// ---------------------------------------------------------------------------------------------------------
+// --- reading ---
 
 // For messages: whatever a file holds, in a few words.
 std::string shown(const json& value) {
@@ -300,8 +299,7 @@ Vocabulary read_tokenizer_json(const fs::path& path, const json& file) {
   return builder.finish(path);
 }
 
-// ---- writing
-// ---------------------------------------------------------------------------------------------------------
+// --- writing ---
 
 std::string quoted(const std::string& text) { return json(text).dump(); }
 

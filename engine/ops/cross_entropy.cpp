@@ -78,8 +78,7 @@ CrossEntropyResult unembed_cross_entropy(const Tensor& x, const Tensor& weight, 
   return {out[0], out[1]};
 }
 
-// ---- samples
-// ---------------------------------------------------------------------------------------------------------
+// --- samples ---
 namespace {
 
 constexpr double kFactor = 0.25;

@@ -82,8 +82,7 @@ Tensor embedding(const Tensor& tokens, const Tensor& wte, const Tensor& wpe, Dty
   return apply(std::make_shared<Embedding>(out_dtype), {tokens, wte, wpe})[0];
 }
 
-// ---- samples
-// ---------------------------------------------------------------------------------------------------------
+// --- samples ---
 namespace {
 
 constexpr int64_t kVocabulary = 11;

@@ -59,8 +59,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
   return apply(std::make_shared<Linear>(act), {x, weight, bias})[0];
 }
 
-// ---- samples
-// ---------------------------------------------------------------------------------------------------------
+// --- samples ---
 namespace {
 
 Tensors reference(const Tensors& in, Activation act) {

@@ -127,8 +127,7 @@ TaperNormResult taper_norm(const Tensor& x, const Tensor& branch, const TaperNor
   return {out[0], branch ? out[1] : x, wants_calibration ? out.back() : Tensor()};
 }
 
-// ---- samples
-// ---------------------------------------------------------------------------------------------------------
+// --- samples ---
 namespace {
 
 Tensor constant(double value, const Tensor& like) { return Tensor::full(like.shape(), value, like.dtype()); }

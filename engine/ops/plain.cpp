@@ -113,8 +113,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, MatmulOptions options) {
 }
 Tensor reshape(const Tensor& x, const Shape& shape) { return apply(std::make_shared<Reshape>(shape), {x})[0]; }
 
-// ---- samples
-// ---------------------------------------------------------------------------------------------------------
+// --- samples ---
 namespace {
 
 template <class F>

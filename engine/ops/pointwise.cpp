@@ -167,8 +167,7 @@ Tensor unary(const Tensor& x, Unary function) { return apply(std::make_shared<Un
 Tensor scaled(const Tensor& x, double factor) { return apply(std::make_shared<Scaled>(factor), {x})[0]; }
 Tensor swiglu(const Tensor& gate_up) { return apply(std::make_shared<Swiglu>(), {gate_up})[0]; }
 
-// ---- samples
-// ---------------------------------------------------------------------------------------------------------
+// --- samples ---
 namespace {
 
 template <class F>

@@ -51,8 +51,7 @@ ScaleLossResult scale_loss(const Tensor& h, NormKind kind, double eps, double ta
   return {out[0], out[1]};
 }
 
-// ---- samples
-// ---------------------------------------------------------------------------------------------------------
+// --- samples ---
 namespace {
 
 constexpr double kTarget = 0.8, kFactor = 0.3, kEps = 1e-5;
