@@ -310,7 +310,8 @@ class Preparation {
       copy(data, all.size() - kept, all.size(), valid);
       manifest_.split = fmt::format("validation is the last {} of {} tokens", kept, all.size());
     } else {
-      const auto chosen = static_cast<uint64_t>(std::llround(share));
+      // Rounding up must not leave nothing to train on.
+      const auto chosen = std::min(static_cast<uint64_t>(std::llround(share)), documents - 1);
       deal_documents(data, all.document_ends(), chosen, train, valid);
       manifest_.split =
           fmt::format("validation is {} of {} documents, drawn with seed {}", chosen, documents, options_.seed);

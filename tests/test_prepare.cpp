@@ -129,6 +129,15 @@ TEST_CASE("prepare: the fraction deals whole documents out, by the seed") {
   CHECK(tokens_of(open_validation_data(scratch / "c")) != valid);
 }
 
+TEST_CASE("prepare: however large the fraction, a document is left for training") {
+  const test::TempDir scratch;
+  PrepareOptions options = options_for({scratch.write("a.txt", "a<|endoftext|>b<|endoftext|>c")}, scratch / "a");
+  options.valid_fraction = 0.9;
+  const auto made = prepare(small_tokenizer(), options);
+  CHECK(made->train.documents == 1);
+  CHECK(made->valid.documents == 2);
+}
+
 TEST_CASE("prepare: of few documents the end of the tokens is kept, of small corpora nothing unless asked") {
   const test::TempDir scratch;
   std::string text;
@@ -217,6 +226,21 @@ TEST_CASE("prepare: the program's counts and exit codes") {
                                        {"--tokenizer", tokenizer, "--input", "-", "--output", scratch / "o"}, pipe);
   CHECK(piped.exit_code == 0);
   CHECK(tokens_of(open_training_data(scratch / "o")).size() == 1);
+}
+
+TEST_CASE("prepare: a limit on file sizes is an error with a message, and nothing is left") {
+  const test::TempDir scratch;
+  small_tokenizer().save(scratch / "tokenizer");
+  std::string text;
+  for (int i = 0; i < 20000; ++i) text += std::to_string(i) + " ";
+  const std::string call = "ulimit -f 8; exec '" + test::binary("prepare") + "' --tokenizer '" +
+                           (scratch / "tokenizer").string() + "' --input '" + scratch.write("a.txt", text).string() +
+                           "' --output '" + (scratch / "out").string() + "'";
+  const auto result = test::run_process("/bin/sh", {"-c", call});
+  CAPTURE(result.err);
+  CHECK(result.exit_code == 1);
+  CHECK(result.err.find("writing failed") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(scratch / "out.partial"));
 }
 
 TEST_CASE("stories: the program writes whole stories to a file or to stdout") {

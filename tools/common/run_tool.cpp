@@ -61,8 +61,9 @@ int run_body(const std::string& name, const std::function<int()>& body) {
 int run_tool(int argc, char** argv, const std::function<int()>& body) {
   limit_spinning(argv);
   occupy_closed_streams();
-  // A reader that went away is an error like any other, not a silent death.
+  // A reader that went away and a limit on file sizes are errors like any other, not a silent death.
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   install_stop_signals();
   const std::string path = argc > 0 ? argv[0] : "taper";
   return run_body(path.substr(path.find_last_of('/') + 1), body);
