@@ -80,4 +80,5 @@ TEST_CASE("schedules: a taper must start before it ends and end before the run d
   CHECK(make_schedule(100, 1, {0.1, 0.1, 1.0}, true, true).taper_end == 100);
   CHECK(make_schedule(100, 1, {0.1, 0.1, 0.99}, true).taper_end == 99);
   CHECK(make_schedule(1, 1, {}, false).gate(0).value == 1.0);
+  CHECK(make_schedule(100, 1, {0.1, 0.1, 1e300}, true, true).gate(99).value > 0.999);
 }

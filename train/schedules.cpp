@@ -15,8 +15,9 @@ double cosine_fall(int64_t position, int64_t length) {
 }
 
 int64_t part_of(int64_t steps, double fraction) {
+  constexpr double kMost = 1e18;  // fits 64 bits, and no run comes that far
   // 0.29 * 100 is 28.999999999999996 in binary, and 29 is meant.
-  return static_cast<int64_t>(std::floor(fraction * static_cast<double>(steps) + 1e-9));
+  return static_cast<int64_t>(std::min(kMost, std::floor(fraction * static_cast<double>(steps) + 1e-9)));
 }
 
 }  // namespace
