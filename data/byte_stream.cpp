@@ -72,4 +72,16 @@ size_t ByteStream::read(char* out, size_t size) {
   return output.pos;
 }
 
+std::string read_all(const std::string& path) {
+  ByteStream stream(path);
+  std::string text;
+  constexpr size_t kBlock = size_t{1} << 20;
+  for (size_t size = 0;;) {
+    text.resize(size + kBlock);
+    const size_t read = stream.read(text.data() + size, kBlock);
+    text.resize(size += read);
+    if (read == 0) return text;
+  }
+}
+
 }  // namespace taper

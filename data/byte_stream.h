@@ -33,6 +33,9 @@ class ByteStream {
   uint64_t consumed_ = 0;
 };
 
+// All of it. UsageError where it cannot be opened.
+std::string read_all(const std::string& path);
+
 bool has_suffix(const std::string& name, const std::string& suffix);
 // The absolute form of a path, for messages.
 std::string full_path(const std::string& path);

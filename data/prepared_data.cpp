@@ -7,6 +7,7 @@
 #include "data/byte_stream.h"
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
+#include "engine/io/json_text.h"
 #include "engine/io/read_file.h"
 
 namespace taper {
@@ -94,7 +95,7 @@ PreparedManifest PreparedManifest::read(const std::string& folder) {
                 full_path(folder), kManifestName);
   try {
     const nlohmann::json json = nlohmann::json::parse(read_file(path, kMaxManifestBytes));
-    require_usage(json.at("format") == kFormat, "{}: unknown format; got {}, want {}", path, json.at("format").dump(),
+    require_usage(json.at("format") == kFormat, "{}: unknown format; got {}, want {}", path, shown(json.at("format")),
                   kFormat);
     PreparedManifest manifest;
     manifest.info = {json.at("vocabulary_size").get<uint64_t>(),

@@ -85,6 +85,12 @@ Tokenizer Tokenizer::load(const std::filesystem::path& file_or_folder) {
   return Tokenizer(read_vocabulary(file_or_folder), file_or_folder.string());
 }
 
+std::optional<Tokenizer> Tokenizer::find(const std::filesystem::path& folder) {
+  const bool has_one =
+      std::filesystem::exists(folder / "tokenizer.json") || std::filesystem::exists(folder / "vocab.json");
+  return has_one ? std::optional(load(folder)) : std::nullopt;
+}
+
 void Tokenizer::save(const std::filesystem::path& folder, std::optional<std::int64_t> max_tokens) const {
   write_vocabulary(vocabulary(), folder, max_tokens);
 }

@@ -34,6 +34,8 @@ class Tokenizer {
   // (tokenizer.json goes first). Throws UsageError where there is none, Error naming file and place for anything
   // damaged or of another kind.
   static Tokenizer load(const std::filesystem::path& file_or_folder);
+  // The same for a folder, none where it has neither file.
+  static std::optional<Tokenizer> find(const std::filesystem::path& folder);
   // Writes vocab.json, merges.txt, tokenizer.json and tokenizer_config.json into the folder, made if missing; each file
   // under a temporary name, then renamed. Returns only after the folder was loaded again and found equal.
   // `max_tokens` is the context stated to other programs as model_max_length; none: no limit.

@@ -129,7 +129,7 @@ DecodeWeights::DecodeWeights(const Transformer& model, Plan plan, Dtype weights)
   const ModelConfig& config = model.config();
   require(plan != Plan::folded || !config.has_taper(),
           "plan folded: the model still has norms that taper; fold it first");
-  require(model.precision() == Precision::f32, "decode: the model is loaded in {}; want f32 masters",
+  require(model.precision() != Precision::f64, "decode: the model is loaded in {}; want f32 masters",
           to_string(model.precision()));
   Packer counter{*this};
   pack_all(model, plan, counter);

@@ -27,13 +27,12 @@ Plan parse_plan(std::string_view name) {
 }
 
 Plan choose_plan(const ModelConfig& config, std::optional<Plan> asked) {
-  const bool is_folded = config.block_norms == NormSite::removed || config.final_norm == NormSite::removed;
   require_usage(
       !config.is_replaced_in_turn || config.gate == 1.0,
       "model: its norms are being replaced one after another, saved at step {}; want a later checkpoint, with "
       "gate 0: its run goes on with --resume",
       config.step);
-  if (is_folded) {
+  if (is_folded(config)) {
     require_usage(asked.value_or(Plan::folded) == Plan::folded,
                   "plan {}: the norms of this model are folded away; want plan folded", to_string(*asked));
     return Plan::folded;

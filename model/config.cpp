@@ -10,12 +10,15 @@
 
 #include "engine/core/error.h"
 #include "engine/core/shape.h"
+#include "engine/io/json_text.h"
 #include "engine/io/read_file.h"
 
 namespace taper {
 namespace {
 
 using Json = nlohmann::ordered_json;
+// For reading: an ordered one copies its values as it grows, and a copy descends as deep as they are nested.
+using ReadJson = nlohmann::json;
 
 constexpr const char* kModelType = "taper";
 constexpr uint64_t kMaxConfigBytes = 1 << 20;
@@ -131,23 +134,23 @@ struct Writer {
 };
 
 struct Reader {
-  const Json& json;
+  const ReadJson& json;
   std::string_view source;
 
-  const Json& value_of(const char* key) const {
+  const ReadJson& value_of(const char* key) const {
     const auto found = json.find(key);
     require(found != json.end(), "{}: {} is missing", source, key);
     return *found;
   }
   [[noreturn]] void fail_type(const char* key, const char* want) const {
-    fail("{}: {} is of the wrong type; got {}, want {}", source, key, value_of(key).dump(), want);
+    fail("{}: {} is of the wrong type; got {}, want {}", source, key, shown(value_of(key)), want);
   }
   void operator()(const char* key, std::string& value) const {
     if (!value_of(key).is_string()) fail_type(key, "a string");
     value = value_of(key).get<std::string>();
   }
   void operator()(const char* key, int64_t& value) const {
-    const Json& number = value_of(key);
+    const ReadJson& number = value_of(key);
     const bool fits =
         number.is_number_integer() && (!number.is_number_unsigned() || number.get<uint64_t>() <= uint64_t{INT64_MAX});
     if (!fits) fail_type(key, "a whole number");
@@ -163,14 +166,14 @@ struct Reader {
   }
   template <class T>
   std::enable_if_t<std::is_enum_v<T>> operator()(const char* key, T& value) const {
-    const Json& name = value_of(key);
+    const ReadJson& name = value_of(key);
     for (const auto& [known, named] : names_of(value)) {
       if (name == known) {
         value = named;
         return;
       }
     }
-    fail("{}: {} is unknown; got {}, want one of {}", source, key, name.dump(), list_names(names_of(value)));
+    fail("{}: {} is unknown; got {}, want one of {}", source, key, shown(name), list_names(names_of(value)));
   }
 };
 
@@ -337,16 +340,16 @@ std::string config_to_json(const ModelConfig& config) {
 }
 
 ModelConfig config_from_json(std::string_view text, std::string_view source) {
-  Json json;
+  ReadJson json;
   try {
-    json = Json::parse(text);
-  } catch (const Json::parse_error& error) {
+    json = ReadJson::parse(text);
+  } catch (const ReadJson::parse_error& error) {
     fail("{}: is not JSON; at byte {}", source, error.byte);
   }
   require(json.is_object(), "{}: got {}, want a JSON object", source, json.type_name());
   const auto type = json.find("model_type");
   require(type != json.end(), "{}: model_type is missing; want \"{}\"", source, kModelType);
-  require(*type == kModelType, "{}: model_type is another; got {}, want \"{}\"", source, type->dump(), kModelType);
+  require(*type == kModelType, "{}: model_type is another; got {}, want \"{}\"", source, shown(*type), kModelType);
   ModelConfig config;
   visit_members(config, Reader{json, source});
   const bool has_scaling = json.contains("rope_scaling"), has_replacement = json.contains("is_replaced_in_turn");

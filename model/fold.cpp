@@ -10,8 +10,7 @@ namespace {
 
 void check_foldable(const ModelConfig& config) {
   if (!config.has_taper()) {
-    require(config.block_norms != NormSite::removed && config.final_norm != NormSite::removed,
-            "fold: the norms of this model are folded already");
+    require(!is_folded(config), "fold: the norms of this model are folded already");
     fail("fold: this model has no norms that taper (it is a baseline); want variant internal or all");
   }
   require(
@@ -119,6 +118,10 @@ Transformer fold(const Transformer& model) {
   Transformer folded(folded_config(model.config()), model.precision());
   Folder(model, folded).run();
   return folded;
+}
+
+bool is_folded(const ModelConfig& config) {
+  return config.block_norms == NormSite::removed || config.final_norm == NormSite::removed;
 }
 
 int64_t norm_count(const ModelConfig& config) {

@@ -35,6 +35,9 @@ FoldedReader fold_reader(const LinearBranch& branch, const Tensor& weight, const
 // in f32.
 Transformer fold(const Transformer& model);
 
+// Whether folding has taken norms out of it.
+bool is_folded(const ModelConfig& config);
+
 // Norms that are left in a model, of 2 L + 1.
 int64_t norm_count(const ModelConfig& config);
 

@@ -109,6 +109,7 @@ TEST_CASE("pretrain: a run, its folder, and what evaluate and train-bench say of
     };
     CHECK(samples({"--sample-prompt", "The 3", "--sample-tokens", "4"}) == 2);
     CHECK(samples({"--sample-prompt", "The 3", "--sample-tokens", "0"}) == 0);
+    CHECK(samples({"--sample-prompt", "The 3", "--sample-tokens", "4", "--precision", "bf16"}) == 2);
   }
   SUBCASE("a used folder is refused unless it is to be overwritten or resumed") {
     CHECK(call("pretrain", prepared.pretrain("run")).exit_code == 2);
@@ -116,7 +117,19 @@ TEST_CASE("pretrain: a run, its folder, and what evaluate and train-bench say of
     CHECK(call("pretrain", prepared.pretrain("run") + Arguments{"--overwrite"}).exit_code == 0);
     const ProcessResult other = call("pretrain", prepared.pretrain("run") + Arguments{"--resume", "--arch", "gpt2"});
     CHECK(other.exit_code == 2);
-    CHECK(other.err.find("another model") != std::string::npos);
+    CHECK(other.err.find("--arch is another than the run's; got \"gpt2\", want \"taper\"") != std::string::npos);
+    const ProcessResult rate =
+        call("pretrain", prepared.pretrain("run") + Arguments{"--resume", "--weight-decay", "0"});
+    CHECK(rate.exit_code == 2);
+    CHECK(rate.err.find("--weight-decay is another than the run's; got 0, want 0.1") != std::string::npos);
+  }
+  SUBCASE("fold does not write into the folder of a run") {
+    const std::string settings = read_file(prepared.folder / "run/config.json");
+    for (const char* model : {"run", "run/step-10"}) {
+      CHECK(call("fold", {"--model", prepared.path(model), "--output", prepared.path("run")}).exit_code == 2);
+    }
+    CHECK(read_file(prepared.folder / "run/config.json") == settings);
+    CHECK(call("fold", {"--model", prepared.path("run"), "--output", prepared.path("run/folded")}).exit_code == 0);
   }
   SUBCASE("rows of ids") {
     ProcessOptions options;
@@ -131,6 +144,8 @@ TEST_CASE("pretrain: a run, its folder, and what evaluate and train-bench say of
       options.input = bad;
       CHECK(call("evaluate", {"--model", prepared.path("run"), "--ids", "-"}, options).exit_code == 2);
     }
+    options.input = "[[" + std::string(300000, '[') + std::string(300002, ']');
+    CHECK(call("evaluate", {"--model", prepared.path("run"), "--ids", "-"}, options).exit_code == 2);
   }
   SUBCASE("a text of too few tokens") {
     ProcessOptions options;

@@ -41,11 +41,6 @@ struct Options {
   std::string to = "hf", dtype = "source", route = "automatic";
 };
 
-std::optional<Tokenizer> tokenizer_of(const fs::path& folder) {
-  const bool has_one = fs::exists(folder / "tokenizer.json") || fs::exists(folder / "vocab.json");
-  return has_one ? std::optional(Tokenizer::load(folder)) : std::nullopt;
-}
-
 // The ends a Hugging Face model came with, else the tokenizer's marker.
 void set_ids(ExportOptions& options, const std::optional<Tokenizer>& tokenizer, const fs::path& folder) {
   const std::string file = (folder / "config.json").string();
@@ -107,7 +102,7 @@ int run(int argc, char** argv) {
   exported.route = parse_route(options);
   exported.name = fs::absolute(options.model).lexically_normal().filename().string();
   exported.say = [](std::string_view text) { print_message(text); };
-  const std::optional<Tokenizer> tokenizer = tokenizer_of(folder);
+  const std::optional<Tokenizer> tokenizer = Tokenizer::find(folder);
   set_ids(exported, tokenizer, folder);
   if (tokenizer) exported.tokenizer = exported_tokenizer(*tokenizer, exported);
   const Transformer model = load_model(folder, Precision::f32, exported.say);

@@ -21,6 +21,8 @@
 namespace taper {
 namespace {
 
+constexpr int64_t kMostTokens = int64_t{1} << 30;
+
 struct Options {
   std::filesystem::path model;
   std::string size = "30M";
@@ -32,8 +34,8 @@ struct Options {
     CliOption& by_size = cli.choice("--size", size, size_names(), "a random model of this size instead");
     cli.exclusive({&by_model, &by_size});
     cli.choice("--plan", plan, {"normed", "scaled", "folded", "all"}, "what tapered norms are while decoding");
-    cli.option("--tokens", tokens, "timed, for each sequence").unit("tokens").at_least(1);
-    cli.option("--prompt-tokens", prompt_tokens, "before that, not timed").unit("tokens").at_least(1);
+    cli.option("--tokens", tokens, "timed, for each sequence").unit("tokens").range(1, kMostTokens);
+    cli.option("--prompt-tokens", prompt_tokens, "before that, not timed").unit("tokens").range(1, kMostTokens);
     cli.option("--batch", batch, "sequences decoded together").at_least(1).at_most(1024);
     cli.option("--repeat", repeat, "timed runs of each plan").at_least(1).at_most(10000);
   }

@@ -3,14 +3,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include <fstream>
-#include <iostream>
-#include <iterator>
 #include <optional>
 
+#include "data/byte_stream.h"
 #include "data/prepared_data.h"
 #include "engine/core/error.h"
 #include "engine/core/interrupt.h"
+#include "engine/io/json_text.h"
 #include "model/model_folder.h"
 #include "tools/common/cli.h"
 #include "tools/common/run_tool.h"
@@ -27,26 +26,17 @@ struct Options {
   int64_t context = 0;
 };
 
-// "-" is stdin.
-std::string read_input(const std::string& name) {
-  if (name == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
-  std::error_code error;
-  std::ifstream file(name, std::ios::binary);
-  require_usage(file.good() && !fs::is_directory(name, error), "input: {} cannot be read", fs::absolute(name).string());
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 std::vector<std::vector<int32_t>> parse_rows(const std::string& text, const std::string& name, int64_t vocab_size) {
   const Json json = Json::parse(text, nullptr, false);
   require_usage(json.is_array() && !json.empty(), "ids: {} is no JSON array of rows of ids", name);
   std::vector<std::vector<int32_t>> rows;
   for (const Json& row : json) {
     require_usage(row.is_array() && !row.empty(), "ids: row {} of {} is no row of ids; got {}", rows.size(), name,
-                  row.dump());
+                  shown(row));
     std::vector<int32_t> ids;
     for (const Json& id : row) {
       const bool is_known = id.is_number_integer() && id >= 0 && id < vocab_size;
-      require_usage(is_known, "ids: row {} of {} has {}, want ids from 0 to {}", rows.size(), name, id.dump(),
+      require_usage(is_known, "ids: row {} of {} has {}, want ids from 0 to {}", rows.size(), name, shown(id),
                     vocab_size - 1);
       ids.push_back(id.get<int32_t>());
     }
@@ -56,7 +46,7 @@ std::vector<std::vector<int32_t>> parse_rows(const std::string& text, const std:
 }
 
 Json evaluate_ids(const Transformer& model, const Options& options) {
-  const auto rows = parse_rows(read_input(options.ids), options.ids, model.config().vocab_size);
+  const auto rows = parse_rows(read_all(options.ids), options.ids, model.config().vocab_size);
   for (const auto& row : rows) {
     require_usage(row.size() <= static_cast<size_t>(model.config().context),
                   "ids: a row is too long for the model; got {} ids, want at most {}", row.size(),
@@ -75,20 +65,15 @@ Json to_json(const Evaluation& result) {
           {"tokens", result.tokens}};
 }
 
-std::optional<Tokenizer> tokenizer_of(const fs::path& folder) {
-  const bool has_one = fs::exists(folder / "tokenizer.json") || fs::exists(folder / "vocab.json");
-  return has_one ? std::optional(Tokenizer::load(folder)) : std::nullopt;
-}
-
 Json evaluate_text(const Transformer& model, const fs::path& folder, const Options& options) {
   const int64_t context = options.context > 0 ? options.context : model.config().context;
   require_usage(context <= model.config().context, "--context: longer than the model's; got {}, want at most {}",
                 context, model.config().context);
   const Gate gate{model.config().gate};
-  const std::optional<Tokenizer> own = tokenizer_of(folder);
+  const std::optional<Tokenizer> own = Tokenizer::find(folder);
   if (!options.data.empty()) {
     const TokenDataset data = open_validation_data(options.data);
-    const std::optional<Tokenizer> tokenizer = own ? own : tokenizer_of(options.data);
+    const std::optional<Tokenizer> tokenizer = own ? own : Tokenizer::find(options.data);
     require_usage(data.info().vocabulary_size <= static_cast<uint64_t>(model.config().vocab_size) &&
                       (!tokenizer || static_cast<uint64_t>(tokenizer->vocab_size()) == data.info().vocabulary_size),
                   "data: made with another tokenizer than the model's; got a vocabulary of {}, want {}",
@@ -96,7 +81,7 @@ Json evaluate_text(const Transformer& model, const fs::path& folder, const Optio
     return to_json(evaluate(model, gate, windows_of(data, context), tokenizer ? &*tokenizer : nullptr));
   }
   require_usage(own.has_value(), "model: {} has no tokenizer, which --input needs", folder.string());
-  const std::vector<int32_t> ids = own->encode(read_input(options.input), Special::kMarker);
+  const std::vector<int32_t> ids = own->encode(read_all(options.input), Special::kMarker);
   return to_json(evaluate(model, gate, windows_of(ids, options.input, context), &*own));
 }
 
@@ -110,7 +95,6 @@ int run(int argc, char** argv) {
   cli.option("--context", options.context, "of a window").unit("tokens").at_least(1).default_text("the model's");
   cli.exclusive({&data, &input, &ids});
   const CommonOptions common = cli.parse(argc, argv);
-  check_device(common);
   require_usage(data.is_given() || input.is_given() || ids.is_given(),
                 "--data, --input or --ids: one of them is required");
   const fs::path folder = find_model_folder(options.model);

@@ -158,7 +158,6 @@ int run(int argc, char** argv) {
   Cli cli("finetune", "Goes on training a model and takes its norms away.");
   declare(cli, options);
   const CommonOptions common = cli.parse(argc, argv);
-  check_device(common);
   TrainerOptions trainer_options = options.schedule.trainer_options(
       options.norm_variant(), options.is_fakeln() ? std::optional(kFakeLnAuxiliary) : std::nullopt);
   const OpenedData data(options.run.data);

@@ -66,10 +66,9 @@ Check compare(const Transformer& model, const Transformer& folded) {
   return check;
 }
 
-// The tokenizer beside the model goes along, where there is one.
-void copy_tokenizer(const std::filesystem::path& from, const std::filesystem::path& to, int64_t context) {
-  if (!std::filesystem::exists(from / "tokenizer.json") && !std::filesystem::exists(from / "vocab.json")) return;
-  Tokenizer::load(from).save(to, context);
+bool is_same_folder(const std::filesystem::path& a, const std::filesystem::path& b) {
+  std::error_code error;
+  return std::filesystem::equivalent(a, b, error);
 }
 
 int run(int argc, char** argv) {
@@ -79,8 +78,10 @@ int run(int argc, char** argv) {
   cli.option("--output", output, "where the folded model goes").value_name("DIR").required();
   const CommonOptions common = cli.parse(argc, argv);
   const std::filesystem::path folder = find_model_folder(model_path);
-  require_usage(!std::filesystem::exists(output) || !std::filesystem::equivalent(folder, output),
+  require_usage(!is_same_folder(folder, output) && !is_same_folder(model_path, output),
                 "--output: {} is the model itself; want another folder", output.string());
+  require_usage(complete_checkpoints(output).empty(), "--output: {} is the folder of a run; want another",
+                output.string());
   const Transformer model = load_model(folder);
   const Transformer folded = fold(model);
   const Check check = compare(model, folded);
@@ -89,7 +90,7 @@ int run(int argc, char** argv) {
           "{:.3g}",
           check.difference, check.allowed);
   save_model(folded, output);
-  copy_tokenizer(folder, output, model.config().context);
+  if (const auto tokenizer = Tokenizer::find(folder)) tokenizer->save(output, model.config().context);
   print_message(fmt::format("{}: {} of {} norms left, logits differ by {:.3g} at most", output.string(),
                             norm_count(folded.config()), norm_count(model.config()), check.difference));
   const nlohmann::json result = {{"max_logit_difference", check.difference},

@@ -86,18 +86,6 @@ std::vector<int32_t> parse_ids(const std::string& text, int64_t vocab_size) {
   return ids;
 }
 
-std::string read_all(const std::string& path) {
-  ByteStream stream(path);
-  std::string text;
-  constexpr size_t kBlock = 1 << 16;
-  for (size_t size = 0;;) {
-    text.resize(size + kBlock);
-    const size_t read = stream.read(text.data() + size, kBlock);
-    text.resize(size += read);
-    if (read == 0) return text;
-  }
-}
-
 std::vector<int32_t> encode_prompt(const Options& options, const std::optional<Tokenizer>& tokenizer,
                                    int64_t vocab_size) {
   if (options.has_ids) return parse_ids(options.ids, vocab_size);

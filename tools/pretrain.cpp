@@ -31,13 +31,13 @@ int run(int argc, char** argv) {
   declare_model_options(cli, model_options);
   schedule.declare(cli);
   const CommonOptions common = cli.parse(argc, argv);
-  check_device(common);
   const TrainerOptions trainer_options = schedule.trainer_options(parse_variant(model_options.variant));
   const OpenedData data(flags.data);
   const ModelConfig config = model_config(model_options, data.tokenizer.vocab_size());
   const RunOptions run = flags.run_options("pretrain", common, config.context);
   data.check_windows(config.context, run.seed);
   flags.prepare_folder();
+  if (run.resumes) check_run_config(cli, run);
 
   const Precision precision = parse_precision(common);
   Transformer model = run.resumes ? resumed_model(flags.output, config, precision) : Transformer(config, precision);

@@ -21,6 +21,7 @@
 #include "data/corpus.h"
 #include "engine/core/error.h"
 #include "engine/core/interrupt.h"
+#include "engine/io/json_text.h"
 #include "tools/common/cli.h"
 #include "tools/common/run_tool.h"
 
@@ -142,20 +143,6 @@ void train(const TrainOptions& options, const CommonOptions& common) {
   write_result(result.dump() + "\n");
 }
 
-std::string read_all(const std::string& path) {
-  ByteStream stream(path);
-  std::string text;
-  constexpr std::size_t kBlock = std::size_t{1} << 20;
-  for (std::size_t size = 0;;) {
-    text.resize(size + kBlock);
-    const std::size_t n = stream.read(text.data() + size, kBlock);
-    size += n;
-    if (n > 0) continue;
-    text.resize(size);
-    return text;
-  }
-}
-
 void encode(const CodeOptions& options, Special special) {
   const Tokenizer tokenizer = Tokenizer::load(options.tokenizer);
   const std::vector<std::int32_t> ids = tokenizer.encode(read_all(options.input), special);
@@ -177,10 +164,8 @@ std::vector<std::int32_t> parse_ids(const std::string& text, const std::string& 
   ids.reserve(list.size());
   for (const nlohmann::json& id : list) {
     if (!id.is_number_integer() || id < 0 || id >= vocabulary_size) {
-      fail_usage(
-          "{}: element {}: not an id of this tokenizer; got {}, want a whole number from 0 to {}", name, ids.size(),
-          id.is_structured() ? id.type_name() : id.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
-          vocabulary_size - 1);
+      fail_usage("{}: element {}: not an id of this tokenizer; got {}, want a whole number from 0 to {}", name,
+                 ids.size(), shown(id), vocabulary_size - 1);
     }
     ids.push_back(id.get<std::int32_t>());
   }

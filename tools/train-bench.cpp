@@ -57,7 +57,6 @@ int run(int argc, char** argv) {
   cli.option("--data", bench.data, "prepared folder to train on").value_name("DIR").default_text("random tokens");
   cli.option("--batch", bench.batch, "of a step").unit("windows").at_least(1);
   const CommonOptions common = cli.parse(argc, argv);
-  check_device(common);
   const TrainerOptions options = bench.schedule.trainer_options(parse_variant(bench.model.variant));
   std::optional<TokenDataset> data;
   if (!bench.data.empty()) data.emplace(open_training_data(bench.data));

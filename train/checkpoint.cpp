@@ -4,6 +4,7 @@
 
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
+#include "engine/io/json_text.h"
 #include "engine/io/read_file.h"
 #include "engine/io/safetensors.h"
 #include "model/model_folder.h"
@@ -103,7 +104,7 @@ std::string damage_of(const fs::path& checkpoint) {
       std::error_code error;
       const auto size = fs::file_size(checkpoint / name, error);
       if (error) return name + " is missing";
-      if (bytes != size) return fmt::format("{} has {} bytes, want {}", name, size, bytes.dump());
+      if (bytes != size) return fmt::format("{} has {} bytes, want {}", name, size, shown(bytes));
     }
     return "";
   } catch (const Error& error) {

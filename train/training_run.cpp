@@ -63,10 +63,11 @@ class Loop {
       if (options_.save_every > 0 && trainer_.next_step() % options_.save_every == 0) save();
     }
     save();
+    const Evaluation valid = evaluate_and_log(0);
+    if (stop_requested()) return stop();
+    if (!std::isfinite(valid.loss)) give_up("the validation loss");
     RunResult result = result_so_far();
-    result.valid = evaluate_and_log(0);
-    result.was_stopped = stop_requested();
-    if (!result.was_stopped && !std::isfinite(result.valid.loss)) give_up("the validation loss");
+    result.valid = valid;
     return result;
   }
 
@@ -127,7 +128,7 @@ class Loop {
     progress_.evaluation_done(seconds_since(begin));
     progress_.say(fmt::format("step {}/{}  validation loss {:.4f}  bits/byte {:.4f}", step, steps_, evaluation.loss,
                               evaluation.bits_per_byte));
-    if (options_.after_evaluation) options_.after_evaluation(step);
+    if (options_.after_evaluation && std::isfinite(evaluation.loss)) options_.after_evaluation(step);
     return evaluation;
   }
 

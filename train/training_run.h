@@ -43,7 +43,7 @@ struct RunOptions {
   bool resumes = false;
   bool is_quiet = false;
   std::string resume_hint;  // the command that goes on with this run, for the message after a signal
-  // Called after each evaluation with the number of updates: prints samples, for instance.
+  // Called after each evaluation with a finite loss, with the number of updates: prints samples, for instance.
   std::function<void(int64_t step)> after_evaluation;
 };
 

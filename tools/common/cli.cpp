@@ -20,8 +20,6 @@ namespace taper {
 namespace {
 
 constexpr const char* kVersion = "0.1.0";
-// Says in a configuration file which version wrote it; no option.
-constexpr const char* kVersionKey = "written-by-version";
 
 std::string join(const std::vector<std::string>& words, const std::string& separator) {
   return fmt::format("{}", fmt::join(words, separator));
@@ -247,7 +245,9 @@ struct Cli::Impl {
     declare_help();
     owner->option("--config", config, "JSON file of option names and values; flags override it").value_name("FILE");
     owner->option("--seed", common.seed, "of every random choice");
-    owner->option("--threads", common.threads, "threads of the processor").default_text("all there are").range(1, 4096);
+    owner->option("--threads", common.threads, "threads of the processor")
+        .default_text("all there are")
+        .range(1, 1024);
     owner->choice("--device", common.device, {"auto", "cpu", "cuda"}, "where to compute");
     owner->choice("--precision", common.precision, precisions, "of weights and activations");
     owner->flag("--quiet", common.quiet, "no messages, results only");
@@ -384,6 +384,7 @@ CommonOptions Cli::parse(int argc, const char* const* argv) {
   if (!impl_->config.empty()) impl_->take_config(impl_->config);
   impl_->check_presence();
   const CommonOptions& common = impl_->common;
+  require_usage(common.device != "cuda", "--device: this build has no CUDA; got cuda, want cpu or auto");
   if (common.threads > 0) setenv("TAPER_THREADS", std::to_string(common.threads).c_str(), 1);
   silence_messages(common.quiet);
   if (common.profile) start_profile();

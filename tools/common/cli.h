@@ -27,6 +27,9 @@ namespace taper {
 
 struct OptionState;
 
+// In a file of settings: which version wrote it; no option.
+inline constexpr const char* kVersionKey = "written-by-version";
+
 struct CommonOptions {
   uint64_t seed = 42;
   int threads = 0;                // 0: the engine's default
@@ -108,8 +111,8 @@ class Cli {
   // call. Left out are those named, options without a value, and defaults that are worked out later.
   std::string settings_json(const std::vector<std::string>& without = {}) const;
 
-  // Prints and leaves for --help and --version. --threads is passed on as TAPER_THREADS, so parse before the first
-  // parallel work.
+  // UsageError, besides, for a device that is not in this build. Prints and leaves for --help and --version. --threads
+  // is passed on as TAPER_THREADS, so parse before the first parallel work.
   CommonOptions parse(int argc, const char* const* argv);
 
  private:

@@ -10,14 +10,13 @@ namespace taper {
 namespace {
 
 bool has_plan(const ModelConfig& config, Plan plan) {
-  const bool is_folded = config.block_norms == NormSite::removed || config.final_norm == NormSite::removed;
   switch (plan) {
     case Plan::normed:
-      return !is_folded;
+      return !is_folded(config);
     case Plan::scaled:
       return config.has_taper() && config.gate == 0;
     case Plan::folded:
-      return is_folded || (config.has_taper() && config.gate == 0);
+      return is_folded(config) || (config.has_taper() && config.gate == 0);
     case Plan::blended:
       break;
   }
@@ -32,10 +31,7 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
-Dtype decode_dtype(const CommonOptions& common) {
-  require_usage(common.device != "cuda", "device cuda: decoding runs on the CPU; got cuda, want auto or cpu");
-  return common.precision == "bf16" ? Dtype::bf16 : Dtype::f32;
-}
+Dtype decode_dtype(const CommonOptions& common) { return common.precision == "bf16" ? Dtype::bf16 : Dtype::f32; }
 
 Transformer random_model(const std::string& size, int64_t context, uint64_t seed) {
   ModelConfig config = named_config(size, "taper");

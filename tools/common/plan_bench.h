@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,7 +15,7 @@
 
 namespace taper {
 
-// Dtype of packed weights for --precision; UsageError for a device other than the CPU.
+// Dtype of packed weights for --precision.
 Dtype decode_dtype(const CommonOptions& common);
 
 // Random parameters, all norms tapered to gate 0: fit for every plan, for speed alone. The context is at least

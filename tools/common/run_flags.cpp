@@ -3,6 +3,7 @@
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
 #include "model/model_folder.h"
+#include "tools/common/run_settings.h"
 #include "tools/common/run_tool.h"
 #include "train/checkpoint.h"
 
@@ -28,6 +29,8 @@ void print_plan(const Transformer& model, const Trainer& trainer, const OpenedDa
                               events.front().step, events.back().step, trainer.options().anchor));
   }
 }
+
+std::string settings_of(const Cli& cli) { return cli.settings_json({"--overwrite", "--json", "--quiet", "--profile"}); }
 
 nlohmann::ordered_json summary_of(const RunResult& result) {
   nlohmann::ordered_json summary;
@@ -73,7 +76,7 @@ RunOptions RunFlags::run_options(const std::string& program, const CommonOptions
   run.keep_checkpoints = keep_checkpoints;
   run.resumes = resumes;
   run.is_quiet = common.quiet;
-  run.resume_hint = fmt::format("{} --config {} --resume", program, (run.folder / "config.json").string());
+  run.resume_hint = fmt::format("{} --config {} --resume", program, (run.folder / kRunSettingsFile).string());
   return run;
 }
 
@@ -114,7 +117,9 @@ int train_and_report(Transformer& model, Trainer& trainer, const OpenedData& dat
 }
 
 void write_run_config(const Cli& cli, const RunOptions& run) {
-  write_file(run.folder / "config.json", cli.settings_json({"--overwrite", "--json", "--quiet", "--profile"}));
+  write_file(run.folder / kRunSettingsFile, settings_of(cli));
 }
+
+void check_run_config(const Cli& cli, const RunOptions& run) { require_same_settings(run.folder, settings_of(cli)); }
 
 }  // namespace taper

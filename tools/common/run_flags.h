@@ -57,5 +57,8 @@ int train_and_report(Transformer& model, Trainer& trainer, const OpenedData& dat
 
 // Writes the options into the run's folder, so that `PROGRAM --config FILE --resume` goes on.
 void write_run_config(const Cli& cli, const RunOptions& run);
+// The options of a call that resumes the run: UsageError where they would make it another
+// (tools/common/run_settings.h).
+void check_run_config(const Cli& cli, const RunOptions& run);
 
 }  // namespace taper

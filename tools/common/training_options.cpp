@@ -84,8 +84,4 @@ Precision parse_precision(const CommonOptions& common) {
   return common.precision == "bf16" ? Precision::bf16 : Precision::f32;
 }
 
-void check_device(const CommonOptions& common) {
-  require_usage(common.device != "cuda", "--device: this build has no CUDA; got cuda, want cpu or auto");
-}
-
 }  // namespace taper

@@ -53,7 +53,5 @@ class ScheduleOptions {
 
 // f32 or bf16.
 Precision parse_precision(const CommonOptions& common);
-// UsageError where the device asked for is not in this build.
-void check_device(const CommonOptions& common);
 
 }  // namespace taper

@@ -23,13 +23,14 @@ std::function<void(int64_t step)> sample_printer(const Transformer& model, const
   std::vector<int32_t> prompt = tokenizer.encode(options.prompt, Special::kText);
   if (prompt.empty() && tokenizer.end_of_text()) prompt.push_back(*tokenizer.end_of_text());
   // A decoder packs f32 masters alone.
-  const bool can_decode = model.precision() == Precision::f32 && std::ssize(prompt) <= model.config().context;
+  const bool can_decode = model.precision() != Precision::f64 && std::ssize(prompt) <= model.config().context;
   if (options.tokens == 0 || prompt.empty() || !can_decode) return nullptr;
   return [&model, &tokenizer, prompt, options](int64_t step) {
     if (model.config().is_replaced_in_turn) return;
     DecoderOptions decoding;
-    const bool has_tapered = model.config().has_taper() && model.config().gate == 0;
-    decoding.plan = has_tapered ? Plan::scaled : Plan::normed;
+    const Plan plan = choose_plan(model.config(), {});
+    // The same function without folding a model that goes on training.
+    decoding.plan = plan == Plan::folded && model.config().has_taper() ? Plan::scaled : plan;
     decoding.block = std::ssize(prompt);
     Decoder decoder(model, decoding);
     GenerateOptions generation;

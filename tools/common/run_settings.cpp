@@ -1,0 +1,49 @@
+#include "tools/common/run_settings.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "engine/core/error.h"
+#include "engine/io/json_text.h"
+#include "engine/io/read_file.h"
+#include "tools/common/cli.h"
+
+namespace taper {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr uint64_t kMaxSettingsBytes = 1 << 20;
+
+constexpr std::array<std::string_view, 12> kFree{kVersionKey,  "output",    "data",          "threads",
+                                                 "device",     "resume",    "eval-every",    "eval-tokens",
+                                                 "save-every", "keep-last", "sample-tokens", "sample-prompt"};
+
+std::string text_of(const Json& settings, const std::string& key) {
+  const auto found = settings.find(key);
+  return found == settings.end() ? "its default" : shown(*found);
+}
+
+}  // namespace
+
+void require_same_settings(const std::filesystem::path& run, const std::string& settings) {
+  const std::filesystem::path file = run / kRunSettingsFile;
+  const Json begun = Json::parse(read_file(file, kMaxSettingsBytes), nullptr, false);
+  require_usage(begun.is_object(), "resume: {} is damaged; want a JSON object", file.string());
+  const Json now = Json::parse(settings);
+  const auto compare = [&](const Json& keys) {
+    for (const auto& [key, value] : keys.items()) {
+      if (std::count(kFree.begin(), kFree.end(), key) > 0) continue;
+      const std::string is = text_of(now, key), was = text_of(begun, key);
+      require_usage(is == was, "resume: --{} is another than the run's; got {}, want {}, or --config {} for all", key,
+                    is, was, file.string());
+    }
+  };
+  compare(now);
+  compare(begun);
+}
+
+}  // namespace taper
