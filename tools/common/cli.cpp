@@ -245,9 +245,7 @@ struct Cli::Impl {
     declare_help();
     owner->option("--config", config, "JSON file of option names and values; flags override it").value_name("FILE");
     owner->option("--seed", common.seed, "of every random choice");
-    owner->option("--threads", common.threads, "threads of the processor")
-        .default_text("all there are")
-        .range(1, 1024);
+    owner->option("--threads", common.threads, "threads of the processor").default_text("all there are").range(1, 1024);
     owner->choice("--device", common.device, {"auto", "cpu", "cuda"}, "where to compute");
     owner->choice("--precision", common.precision, precisions, "of weights and activations");
     owner->flag("--quiet", common.quiet, "no messages, results only");
