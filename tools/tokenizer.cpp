@@ -6,7 +6,7 @@
 
 #include "data/tokenizer.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <chrono>
