@@ -15,6 +15,7 @@ if [ -z "$model" ]; then
   prepare_data
   runs=runs/finetune
   model=$runs/gpt2
+  mkdir -p "$runs"
   if [ -e "$model/summary.json" ]; then
     stage "gpt2: pretrained before in $model (remove the folder to train anew)"
   else
