@@ -55,8 +55,9 @@ struct DecodeShape {
 
 class DecodeWeights {
  public:
-  // The model holds f32 masters; weights (f32, bf16) is the dtype of the packed copy. Error for the folded plan where
-  // norms that taper are left: fold the model first. A plain norm is a norm and a removed one is nothing in any plan.
+  // The model has f32 masters (it is f32, or bf16 in training); weights (f32, bf16) is the dtype of the packed copy.
+  // Error for the folded plan where norms that taper are left: fold the model first. A plain norm is a norm and a
+  // removed one is nothing in any plan.
   DecodeWeights(const Transformer& model, Plan plan, Dtype weights);
 
   const DecodeShape& shape() const { return shape_; }

@@ -217,6 +217,17 @@ TEST_CASE("pretrain: what is wrong is said before any work, with exit code 2") {
   CHECK(changed("--output", prepared.path("stories.txt")).exit_code == 2);
 }
 
+TEST_CASE("pretrain: in bf16, evaluations, samples and a resumed run included") {
+  const Prepared prepared;
+  const Arguments half{"--precision", "bf16", "--eval-every", "5", "--sample-tokens", "4"};
+  const ProcessResult whole = call("pretrain", prepared.pretrain("half") + half);
+  const nlohmann::json result = result_of(whole);
+  CHECK(result["gate"] == 0.0);
+  CHECK(whole.err.find("sample: ") != std::string::npos);
+  CHECK(result_of(call("pretrain", prepared.pretrain("half") + half + Arguments{"--resume"}))["valid_loss"] ==
+        result["valid_loss"]);
+}
+
 TEST_CASE("pretrain: an absurd learning rate ends with exit code 1, or a finite model") {
   const Prepared prepared;
   Arguments arguments = prepared.pretrain("run");
