@@ -88,8 +88,8 @@ struct TokenShardWriter::Impl {
   }
 
   void write(const void* data, size_t bytes) {
-    require(std::fwrite(data, 1, bytes, file) == bytes, "{}: writing failed after {} bytes: {}", temporary,
-            bytes_written, std::strerror(errno));
+    const bool is_written = std::fwrite(data, 1, bytes, file) == bytes;
+    require(is_written, "{}: writing failed after {} bytes: {}", temporary, bytes_written, std::strerror(errno));
     bytes_written += bytes;
   }
 
@@ -139,8 +139,8 @@ void TokenShardWriter::finish() {
                           std::fwrite(&header, 1, sizeof(header), w.file) == sizeof(header) &&
                           std::fflush(w.file) == 0 && ::fsync(::fileno(w.file)) == 0;
   require(is_on_disk, "{}: writing failed after {} bytes: {}", w.temporary, w.bytes_written, std::strerror(errno));
-  require(std::rename(w.temporary.c_str(), w.path.c_str()) == 0, "{}: cannot be renamed to {}: {}", w.temporary, w.path,
-          std::strerror(errno));
+  const bool is_renamed = std::rename(w.temporary.c_str(), w.path.c_str()) == 0;
+  require(is_renamed, "{}: cannot be renamed to {}: {}", w.temporary, w.path, std::strerror(errno));
   std::fclose(std::exchange(w.file, nullptr));
 }
 

@@ -134,7 +134,9 @@ Transformer load_model(const fs::path& folder, Precision precision, const Say& s
 }
 
 void save_model(const Transformer& model, const fs::path& folder, StoredDtype stored) {
-  fs::create_directories(folder);
+  std::error_code error;
+  fs::create_directories(folder, error);
+  require(!error, "{}: cannot make this folder: {}", folder.string(), error.message());
   write_safetensors(folder / kWeightsFile, stored_tensors(model), {}, stored);
   write_file(folder / kConfigFile, config_to_json(model.config()));
 }

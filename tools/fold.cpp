@@ -82,6 +82,8 @@ int run(int argc, char** argv) {
                 "--output: {} is the model itself; want another folder", output.string());
   require_usage(complete_checkpoints(output).empty(), "--output: {} is the folder of a run; want another",
                 output.string());
+  // The tokenizer goes along; read before anything is written.
+  const auto tokenizer = Tokenizer::find(folder);
   const Transformer model = load_model(folder);
   const Transformer folded = fold(model);
   const Check check = compare(model, folded);
@@ -90,7 +92,7 @@ int run(int argc, char** argv) {
           "{:.3g}",
           check.difference, check.allowed);
   save_model(folded, output);
-  if (const auto tokenizer = Tokenizer::find(folder)) tokenizer->save(output, model.config().context);
+  if (tokenizer) tokenizer->save(output, model.config().context);
   print_message(fmt::format("{}: {} of {} norms left, logits differ by {:.3g} at most", output.string(),
                             norm_count(folded.config()), norm_count(model.config()), check.difference));
   const nlohmann::json result = {{"max_logit_difference", check.difference},

@@ -114,7 +114,9 @@ std::string damage_of(const fs::path& checkpoint) {
 
 void write_folder(const fs::path& folder, const Transformer& model, const Trainer& trainer, const DataPosition& data,
                   const Tokenizer* tokenizer) {
-  fs::create_directories(folder);
+  std::error_code error;
+  fs::create_directories(folder, error);
+  require(!error, "{}: cannot make this folder: {}", folder.string(), error.message());
   save_model(model, folder);
   if (tokenizer) tokenizer->save(folder, model.config().context);
   write_state(folder / kStateFile, trainer);

@@ -92,10 +92,12 @@ void AtomicFile::write(const void* data, size_t bytes) {
 }
 
 void AtomicFile::commit() {
-  require(::fsync(descriptor_) == 0, "{}: cannot be written: {} bytes do not reach the disk: {}", path_.string(),
-          written_, std::strerror(errno));
-  require(::rename(temporary_.c_str(), path_.c_str()) == 0, "{}: cannot be replaced by its new {} bytes: {}",
-          path_.string(), written_, std::strerror(errno));
+  // The system's reason is read after the call: arguments are evaluated in any order.
+  const bool is_on_disk = ::fsync(descriptor_) == 0;
+  require(is_on_disk, "{}: cannot be written: {} bytes do not reach the disk: {}", path_.string(), written_,
+          std::strerror(errno));
+  const bool is_renamed = ::rename(temporary_.c_str(), path_.c_str()) == 0;
+  require(is_renamed, "{}: cannot be replaced by its new {} bytes: {}", path_.string(), written_, std::strerror(errno));
   ::close(descriptor_);
   descriptor_ = -1;
   sync_folder(folder_of(path_));

@@ -19,7 +19,8 @@ std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes
     ~Closer() { close(descriptor); }
   } const closer{descriptor};
   struct stat status {};
-  require(fstat(descriptor, &status) == 0, "{}: cannot read: {}", path.string(), std::strerror(errno));
+  const bool has_status = fstat(descriptor, &status) == 0;
+  require(has_status, "{}: cannot read: {}", path.string(), std::strerror(errno));
   require(S_ISREG(status.st_mode), "{}: not a regular file", path.string());
   const auto size = static_cast<std::uint64_t>(status.st_size);
   require(size <= max_bytes, "{}: too large; got {} bytes, want at most {}", path.string(), size, max_bytes);

@@ -143,8 +143,8 @@ struct SafetensorsFile::Content {
     const std::string file = path.string();
     const FileDescriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat info = {};
-    require_usage(descriptor.value() >= 0 && ::fstat(descriptor.value(), &info) == 0, "{}: cannot be opened: {}", file,
-                  std::strerror(errno));
+    const bool is_open = descriptor.value() >= 0 && ::fstat(descriptor.value(), &info) == 0;
+    require_usage(is_open, "{}: cannot be opened: {}", file, std::strerror(errno));
     require_usage(S_ISREG(info.st_mode), "{}: is no regular file; want a safetensors file", file);
     require_usage(info.st_size >= kPrefix, "{}: is no safetensors file; got {} bytes, want at least 8", file,
                   info.st_size);

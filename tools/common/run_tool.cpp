@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <new>
 #include <string>
 
@@ -20,9 +21,20 @@ namespace {
 
 bool messages_are_silent = false;
 
+// A failure is one readable line, whatever names and values it quotes.
+std::string as_one_line(std::string_view text) {
+  constexpr size_t kMost = 2000;
+  std::string line;
+  for (const char c : text.substr(0, kMost)) {
+    const bool is_control = static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
+    line += is_control ? fmt::format("\\x{:02X}", c) : std::string(1, c);
+  }
+  return text.size() > kMost ? line + "..." : line;
+}
+
 void report(const std::string& name, std::string_view text) {
   std::fflush(stdout);
-  std::fprintf(stderr, "%s: %.*s\n", name.c_str(), static_cast<int>(text.size()), text.data());
+  std::fprintf(stderr, "%s: %s\n", name.c_str(), as_one_line(text).c_str());
 }
 
 // A file opened later must not land on a standard stream that was closed at the start. The substitute for stdout
@@ -49,7 +61,9 @@ int run_body(const std::string& name, const std::function<int()>& body) {
     report(name, error.what());
     return 2;
   } catch (const std::bad_alloc&) {
-    report(name, "out of memory; a smaller batch, context or model needs less");
+    report(name, "out of memory; a smaller input, batch, context or model needs less");
+  } catch (const std::filesystem::filesystem_error& error) {
+    report(name, fmt::format("{}: {}", error.path1().string(), error.code().message()));
   } catch (const std::exception& error) {
     report(name, error.what());
   }
