@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
 #include <initializer_list>
 #include <new>
 #include <stdexcept>
@@ -212,7 +213,45 @@ TEST_CASE("cli: every failure is one line and an exit code") {
   CHECK(code_and_text([]() -> int { taper::fail_usage("a: b"); }) == "2 example: a: b\n");
   CHECK(code_and_text([]() -> int { throw std::runtime_error("c"); }) == "1 example: c\n");
   CHECK(code_and_text([]() -> int { throw std::bad_alloc(); }).rfind("1 example: out of memory", 0) == 0);
+  CHECK(code_and_text([]() -> int {
+          throw std::filesystem::filesystem_error("status", "a/b", std::make_error_code(std::errc::permission_denied));
+        }) == "1 example: a/b: Permission denied\n");
   CHECK(code_and_text([] { return 0; }) == "0 ");
+  CHECK(code_and_text([]() -> int { taper::fail("a\nb\x1B[1m"); }) == "1 example: a\\x0Ab\\x1B[1m\n");
+  const std::string cut = code_and_text([]() -> int { taper::fail("{}", std::string(100000, 'a')); });
+  CHECK(cut.size() < 2100);
+  CHECK(cut.substr(cut.size() - 5) == "a...\n");
+}
+
+TEST_CASE("cli: settings of the environment are looked at before any work") {
+  const auto refusal_with = [](const char* name, const char* value) {
+    ProcessOptions options;
+    options.environment = {{name, value}};
+    return run(
+               [] {
+                 Example().parse({});
+                 return 0;
+               },
+               options)
+        .err;
+  };
+  for (const char* value : {"x", "0", "-1", "3x", "1025", "99999999999999999999"}) {
+    CAPTURE(value);
+    CHECK(refusal_with("TAPER_THREADS", value) ==
+          fmt::format("example: TAPER_THREADS: got '{}', want a whole number from 1 to 1024\n", value));
+  }
+  CHECK(refusal_with("TAPER_THREADS", "1024") == "");
+  CHECK(refusal_with("TAPER_THREADS", "") == "");
+  CHECK(refusal({"--threads", "1025"}).find("<= 1024") != std::string::npos);
+}
+
+TEST_CASE("cli: settings are written as JSON even where a text is not UTF-8") {
+  std::string prompt;
+  taper::Cli cli("example", "An example.");
+  cli.option("--prompt", prompt, "text");
+  const char* arguments[] = {"example", "--prompt", "caf\xE9"};
+  cli.parse(3, arguments);
+  CHECK(cli.settings_json().find("\"prompt\": \"caf\xEF\xBF\xBD\"") != std::string::npos);
 }
 
 TEST_CASE("cli: results that cannot be written are a failure") {

@@ -120,7 +120,7 @@ int run(int argc, char** argv) {
                                  {"max_logit_difference", result.max_logit_difference},
                                  {"allowed_logit_difference", result.allowed},
                                  {"has_tokenizer", exported.tokenizer.has_value()}};
-    write_result(json.dump() + "\n");
+    write_result(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   } else {
     write_result(fmt::format(
         "{}: {}, {}, {} tensors; read back they are the same, logits differ by {:.3g} of {:.3g} "

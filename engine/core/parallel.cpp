@@ -18,6 +18,7 @@
 #endif
 
 #include "engine/core/error.h"
+#include "engine/core/thread_setting.h"
 
 namespace taper {
 namespace {
@@ -50,13 +51,7 @@ int quota_processors() {
 }
 
 int default_thread_count() {
-  if (const char* text = std::getenv("TAPER_THREADS"); text && *text) {
-    char* end = nullptr;
-    const long value = std::strtol(text, &end, 10);
-    require_usage(*end == '\0' && value >= 1 && value <= 1024, "TAPER_THREADS: got '{}', want a number from 1 to 1024",
-                  text);
-    return static_cast<int>(value);
-  }
+  if (const int asked = threads_asked_for(); asked > 0) return asked;
   const int quota = quota_processors();
   const int allowed = std::max(1, allowed_processors());
   return quota > 0 && quota < allowed ? quota : allowed;
@@ -90,10 +85,20 @@ void limit_spinning([[maybe_unused]] char** argv) {
 #endif
 }
 
+int threads_asked_for() {
+  const char* text = std::getenv("TAPER_THREADS");
+  if (!text || !*text) return 0;
+  char* end = nullptr;
+  const long value = std::strtol(text, &end, 10);
+  require_usage(*end == '\0' && value >= 1 && value <= kMaxThreads,
+                "TAPER_THREADS: got '{}', want a whole number from 1 to {}", text, kMaxThreads);
+  return static_cast<int>(value);
+}
+
 int thread_count() { return team_size(); }
 
 void set_thread_count(int count) {
-  require_usage(count >= 1 && count <= 1024, "threads: got {}, want 1 to 1024", count);
+  require_usage(count >= 1 && count <= kMaxThreads, "threads: got {}, want 1 to {}", count, kMaxThreads);
   team_size() = count;
 #ifdef _OPENMP
   omp_set_num_threads(count);

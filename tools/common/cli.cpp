@@ -9,9 +9,11 @@
 #include <type_traits>
 #include <utility>
 
+#include "engine/core/cpu_features.h"
 #include "engine/core/error.h"
 #include "engine/core/nearest.h"
 #include "engine/core/profile.h"
+#include "engine/core/thread_setting.h"
 #include "tools/common/config_file.h"
 #include "tools/common/option_state.h"
 #include "tools/common/run_tool.h"
@@ -245,7 +247,9 @@ struct Cli::Impl {
     declare_help();
     owner->option("--config", config, "JSON file of option names and values; flags override it").value_name("FILE");
     owner->option("--seed", common.seed, "of every random choice");
-    owner->option("--threads", common.threads, "threads of the processor").default_text("all there are").range(1, 1024);
+    owner->option("--threads", common.threads, "threads of the processor")
+        .default_text("all there are")
+        .range(1, kMaxThreads);
     owner->choice("--device", common.device, {"auto", "cpu", "cuda"}, "where to compute");
     owner->choice("--precision", common.precision, precisions, "of weights and activations");
     owner->flag("--quiet", common.quiet, "no messages, results only");
@@ -369,7 +373,8 @@ std::string Cli::settings_json(const std::vector<std::string>& without) const {
     json[bare_name(state.name)] =
         state.kind == OptionState::Kind::kText ? nlohmann::ordered_json(text) : nlohmann::ordered_json::parse(text);
   }
-  return json.dump(2) + "\n";
+  // A text that is not UTF-8 has no place in JSON.
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 const std::string& Cli::chosen_command() const { return impl_->chosen_command; }
@@ -384,6 +389,9 @@ CommonOptions Cli::parse(int argc, const char* const* argv) {
   const CommonOptions& common = impl_->common;
   require_usage(common.device != "cuda", "--device: this build has no CUDA; got cuda, want cpu or auto");
   if (common.threads > 0) setenv("TAPER_THREADS", std::to_string(common.threads).c_str(), 1);
+  // Settings of the environment are options too: looked at before any work.
+  threads_asked_for();
+  cpu_isa();
   silence_messages(common.quiet);
   if (common.profile) start_profile();
   return common;
