@@ -30,6 +30,9 @@ std::string full_path(const std::string& path) {
 }
 
 ByteStream::ByteStream(const std::string& path) : name_(path == "-" ? "standard input" : path) {
+  std::error_code ignored;
+  require_usage(path == "-" || !std::filesystem::is_directory(path, ignored), "{}: is a folder, want a file",
+                full_path(path));
   file_ = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
   require_usage(file_ != nullptr, "{}: cannot be opened: {}", full_path(path), std::strerror(errno));
   if (has_suffix(path, ".zst")) decoder_ = std::make_unique<Decoder>();

@@ -212,7 +212,7 @@ class Preparation {
     TokenSequence all(folder_, "all", manifest_.info);
     read(input, all);
     require_usage(all.size() > 0, "input: no text in {}; want at least one character",
-                  input.size() == 1 ? full_path(input[0]) : fmt::format("the {} files", input.size()));
+                  input.size() == 1 ? name_of(input[0]) : fmt::format("the {} files", input.size()));
     const bool is_too_small = !options_.valid_fraction && all.size() < kMinTokensForDefaultSplit;
     if (!valid.empty()) {
       TokenSequence held_out(folder_, "valid", manifest_.info);
@@ -235,6 +235,8 @@ class Preparation {
   }
 
  private:
+  static std::string name_of(const std::string& file) { return file == "-" ? "standard input" : full_path(file); }
+
   static int32_t marker_of(const Tokenizer& tokenizer) {
     const auto marker = tokenizer.end_of_text();
     require_usage(marker.has_value(), "tokenizer: it has no {} token, which separates documents; use another tokenizer",
@@ -316,6 +318,9 @@ class Preparation {
       manifest_.split =
           fmt::format("validation is {} of {} documents, drawn with seed {}", chosen, documents, options_.seed);
     }
+    require_usage(train.size() > 0,
+                  "valid-fraction: nothing is left to train on; got {} of {} tokens in {} documents for validation",
+                  valid.size(), all.size(), documents);
     train.finish();
     valid.finish();
     manifest_.train = train.split();

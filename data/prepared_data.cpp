@@ -108,8 +108,13 @@ PreparedManifest PreparedManifest::read(const std::string& folder) {
     return manifest;
   } catch (const UsageError&) {
     throw;
-  } catch (const std::exception& e) {
-    fail_usage("{}: damaged: {}; prepare the folder anew", path, e.what());
+  } catch (const nlohmann::json::parse_error& e) {
+    fail_usage("{}: damaged: not valid JSON at byte {}; prepare the folder anew", path, e.byte);
+  } catch (const nlohmann::json::exception& e) {
+    const std::string reason = e.what();  // after a name of the library's own in brackets
+    fail_usage("{}: damaged: {}; prepare the folder anew", path, reason.substr(reason.find("] ") + 2));
+  } catch (const std::logic_error&) {
+    fail_usage("{}: damaged: tokenizer_hash is no hexadecimal number; prepare the folder anew", path);
   }
 }
 

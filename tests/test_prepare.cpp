@@ -190,6 +190,10 @@ TEST_CASE("prepare: what cannot be prepared leaves nothing behind") {
   PrepareOptions options = options_for({text}, scratch / "out");
   options.valid = {scratch / "e.txt"};
   refuses(options, "no text in the validation files");
+  refuses(options_for({scratch / "used"}, scratch / "out"), "no corpus file in this folder");
+  PrepareOptions all_held_out = options_for({text}, scratch / "out");
+  all_held_out.valid_fraction = 0.99;
+  refuses(all_held_out, "nothing is left to train on");
 
   request_stop();
   CHECK_FALSE(prepare(tokenizer, options_for({text}, scratch / "out")).has_value());
@@ -220,6 +224,13 @@ TEST_CASE("prepare: the program's counts and exit codes") {
   CHECK(run({"--input", text, "--output", scratch / "o", "--valid-fraction", "1"}).exit_code == 2);
   CHECK(run({"--input", text, "--output", scratch / "o", "--valid", text, "--valid-fraction", "0.5"}).exit_code == 2);
   CHECK(run({"--input", scratch.write("b.jsonl", "{"), "--output", scratch / "o"}).exit_code == 1);
+  const auto limited = test::run_process(
+      "/bin/sh", {"-c", "ulimit -f 1; exec \"$0\" \"$@\"", test::binary("prepare"), "--tokenizer", tokenizer, "--input",
+                  scratch.write("long.txt", std::string(100000, 't')), "--output", scratch / "o"});
+  CAPTURE(limited.err);
+  CHECK(limited.exit_code == 1);
+  CHECK(limited.err.find("File too large") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(scratch / "o.partial"));
   test::ProcessOptions pipe;
   pipe.input = "the";
   const auto piped = test::run_process(test::binary("prepare"),

@@ -26,6 +26,8 @@ struct Options {
   int64_t context = 0;
 };
 
+std::string name_of(const std::string& input) { return input == "-" ? "standard input" : input; }
+
 std::vector<std::vector<int32_t>> parse_rows(const std::string& text, const std::string& name, int64_t vocab_size) {
   const Json json = Json::parse(text, nullptr, false);
   require_usage(json.is_array() && !json.empty(), "ids: {} is no JSON array of rows of ids", name);
@@ -46,7 +48,7 @@ std::vector<std::vector<int32_t>> parse_rows(const std::string& text, const std:
 }
 
 Json evaluate_ids(const Transformer& model, const Options& options) {
-  const auto rows = parse_rows(read_all(options.ids), options.ids, model.config().vocab_size);
+  const auto rows = parse_rows(read_all(options.ids), name_of(options.ids), model.config().vocab_size);
   for (const auto& row : rows) {
     require_usage(row.size() <= static_cast<size_t>(model.config().context),
                   "ids: a row is too long for the model; got {} ids, want at most {}", row.size(),
@@ -82,7 +84,7 @@ Json evaluate_text(const Transformer& model, const fs::path& folder, const Optio
   }
   require_usage(own.has_value(), "model: {} has no tokenizer, which --input needs", folder.string());
   const std::vector<int32_t> ids = own->encode(read_all(options.input), Special::kMarker);
-  return to_json(evaluate(model, gate, windows_of(ids, options.input, context), &*own));
+  return to_json(evaluate(model, gate, windows_of(ids, name_of(options.input), context), &*own));
 }
 
 int run(int argc, char** argv) {
