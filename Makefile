@@ -127,6 +127,10 @@ $(call say,AR,$@)
 $(quiet)ar qcs $@ $^
 endef
 
+# The installed httplib is a library whose classes depend on how it was configured; its users must say the same.
+$(objects)/tools/common/live_page.o $(objects)/tests/test_live_page.o: \
+  cxx_flags += $(shell pkg-config --cflags cpp-httplib 2>/dev/null)
+
 $(library): $(library_objects) $(kernel_objects)
 	$(archive)
 $(common_library): $(common_objects)

@@ -1,8 +1,11 @@
 #include "tools/common/run_flags.h"
 
+#include <optional>
+
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
 #include "model/model_folder.h"
+#include "tools/common/live_page.h"
 #include "tools/common/run_settings.h"
 #include "tools/common/run_tool.h"
 #include "train/checkpoint.h"
@@ -56,6 +59,10 @@ void RunFlags::declare(Cli& cli) {
   cli.option("--save-every", save_every, "between checkpoints; 0: at the end alone").unit("steps").at_least(0);
   cli.option("--keep-last", keep_checkpoints, "checkpoints to keep").at_least(1);
   declare_sample_options(cli, samples);
+  cli.option("--live", live_port, "port of a page on this machine that shows the run")
+      .value_name("PORT")
+      .range(1, 65535)
+      .default_text("none");
   const CliOption& resume = cli.flag("--resume", resumes, "go on from the newest checkpoint in --output");
   const CliOption& overwrite = cli.flag("--overwrite", overwrites, "replace the run in --output");
   cli.exclusive({&resume, &overwrite});
@@ -107,6 +114,8 @@ int train_and_report(Transformer& model, Trainer& trainer, const OpenedData& dat
                      const std::function<void(nlohmann::ordered_json&)>& more) {
   run.after_evaluation = sample_printer(model, data.tokenizer, flags.samples);
   print_plan(model, trainer, data, run);
+  std::optional<LivePage> page;
+  if (flags.live_port > 0) page.emplace(flags.live_port, run.folder);
   const RunResult result = run_training(model, trainer, {data.train, data.valid, data.tokenizer}, run);
   if (result.was_stopped) return 0;
   nlohmann::ordered_json summary = summary_of(result);
@@ -118,6 +127,8 @@ int train_and_report(Transformer& model, Trainer& trainer, const OpenedData& dat
 
 void write_run_config(const Cli& cli, const RunOptions& run) {
   write_file(run.folder / kRunSettingsFile, settings_of(cli));
+  write_file(run.folder / "config.json",
+             cli.settings_json({"--overwrite", "--json", "--quiet", "--profile", "--live"}));
 }
 
 void check_run_config(const Cli& cli, const RunOptions& run) { require_same_settings(run.folder, settings_of(cli)); }

@@ -24,6 +24,7 @@ struct RunFlags {
   int64_t keep_checkpoints = 2;
   bool resumes = false;
   bool overwrites = false;
+  int live_port = 0;  // 0: no page
   SampleOptions samples;
 
   void declare(Cli& cli);
