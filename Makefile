@@ -18,7 +18,7 @@
 #:   DATA     a text file, a folder of them, or a prepared folder
 #:   MODEL    a model's folder or a run's
 #:   BUDGET   minutes                      THREADS  threads; default: all there are
-#:   DEVICE   auto (default), cpu, cuda    CUDA     1 or 0: with or without; default: whether its compiler is found
+#:   DEVICE   auto (default), cpu, cuda    CUDA     1 or 0 (default): with or without
 #:   FILTER   glob of test-case names      SANITIZE address,undefined or thread
 #:   BUILD    release (default), debug     CXX      g++ (default) or clang++       V=1 shows whole commands
 
@@ -30,9 +30,9 @@ endif
 SANITIZE ?=
 CUDA_HOME ?= /usr/local/cuda
 NVCC ?= $(or $(shell command -v nvcc 2>/dev/null),$(CUDA_HOME)/bin/nvcc)
-# An empty value means the default: 1 where the CUDA compiler is found, else 0.
+# An empty value means the default.
 CUDA ?=
-override CUDA := $(or $(CUDA),$(if $(and $(wildcard $(NVCC)),$(wildcard engine/kernels/cuda/*.cu)),1,0))
+override CUDA := $(or $(CUDA),0)
 ifneq ($(filter-out release debug,$(BUILD)),)
 $(error BUILD: unknown configuration; got $(BUILD), want release or debug)
 endif
@@ -67,7 +67,7 @@ sanitizing := $(if $(sanitizers),-fsanitize=$(SANITIZE) -fno-sanitize-recover=al
 false_alarms := $(if $(findstring clang,$(compiler)),,-Wno-restrict -Wno-stringop-overflow)
 CXXFLAGS ?=
 cxx_flags := -std=c++20 $(optimisation) -Wall -Wextra -Werror $(false_alarms) $(openmp_flags) $(sanitizing) -I. $(dependency_flags) \
-  $(if $(filter 1,$(CUDA)),-DTAPER_CUDA) -MMD -MP $(CXXFLAGS)
+  -MMD -MP $(CXXFLAGS)
 link_flags := $(openmp_flags) $(sanitizing) $(LDFLAGS)
 
 # ---- sources: every file is found by its place -----------------------------------------------------------------------

@@ -1,8 +1,8 @@
 // Element types. bf16 is storage only: arithmetic happens in f32 (f64 for f64 tensors).
 #pragma once
 
+#include <bit>
 #include <cstdint>
-#include <cstring>
 
 namespace taper {
 
@@ -12,23 +12,20 @@ inline constexpr int64_t size_of(Dtype dtype) { return dtype == Dtype::f64 ? 8 :
 
 const char* to_string(Dtype dtype);
 
-// The upper half of an IEEE binary32, rounded to nearest even; NaN stays NaN.
+// The upper half of an IEEE binary32, rounded to nearest even; NaN stays NaN. The conversions are constexpr so that
+// device code may call them as well.
 struct bf16 {
   uint16_t bits;
 
   bf16() = default;
-  explicit bf16(float value) {
-    uint32_t u;
-    std::memcpy(&u, &value, 4);
-    const uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+  constexpr explicit bf16(float value) : bits(upper_half(std::bit_cast<uint32_t>(value))) {}
+  constexpr explicit operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+
+ private:
+  static constexpr uint16_t upper_half(uint32_t u) {
     // A NaN's payload could round up into infinity: force a quiet NaN.
-    bits = static_cast<uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? ((u >> 16) | 0x40u) : rounded);
-  }
-  explicit operator float() const {
-    const uint32_t u = static_cast<uint32_t>(bits) << 16;
-    float value;
-    std::memcpy(&value, &u, 4);
-    return value;
+    if ((u & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>((u >> 16) | 0x40u);
+    return static_cast<uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
   }
 };
 static_assert(sizeof(bf16) == 2);

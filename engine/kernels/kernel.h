@@ -5,7 +5,9 @@
 // declares the CPU functions taper::cpu::{base,avx2,avx512}::scale, the CUDA function taper::cuda::scale, and the
 // object taper::kernels::scale, whose call picks one by the device of the arguments and the processor at hand.
 // engine/kernels/cpu/<stem>.cpp defines `void taper::cpu::TAPER_ISA::scale(...)` and is compiled once for each
-// instruction set; engine/kernels/cuda/<stem>.cu defines `void taper::cuda::scale(...)`.
+// instruction set; engine/kernels/cuda/<stem>.cu defines `void taper::cuda::scale(...)`. That one is declared weak: the
+// same objects link without CUDA, where the call says so, with the device's kernels, or with these run on the processor
+// (tests/emulation). A weak reference pulls nothing out of an archive: the device's objects are linked by name.
 //
 // Rules: outputs come first; an Acc parameter is written or added to as its flag says; a kernel allocates no tensors,
 // checks nothing that infer() of its op has checked, throws nothing, and takes any size, empty ones included.
@@ -48,34 +50,20 @@ struct Kernel {
 
 }  // namespace taper
 
-#ifdef TAPER_CUDA
-#define TAPER_CUDA_KERNEL(name, ...) \
-  namespace cuda {                   \
-  void name(__VA_ARGS__);            \
+#define TAPER_KERNEL(name, ...)                                                      \
+  namespace cpu::base {                                                              \
+  void name(__VA_ARGS__);                                                            \
+  }                                                                                  \
+  namespace cpu::avx2 {                                                              \
+  void name(__VA_ARGS__);                                                            \
+  }                                                                                  \
+  namespace cpu::avx512 {                                                            \
+  void name(__VA_ARGS__);                                                            \
+  }                                                                                  \
+  namespace cuda {                                                                   \
+  [[gnu::weak]] void name(__VA_ARGS__);                                              \
+  }                                                                                  \
+  namespace kernels {                                                                \
+  inline constexpr Kernel<void(__VA_ARGS__)> name{                                   \
+      #name, {&cpu::base::name, &cpu::avx2::name, &cpu::avx512::name}, &cuda::name}; \
   }
-#define TAPER_CUDA_POINTER(name) &cuda::name
-#else
-#define TAPER_CUDA_KERNEL(name, ...)
-#define TAPER_CUDA_POINTER(name) nullptr
-#endif
-
-#define TAPER_KERNEL(name, ...)                                                                   \
-  namespace cpu::base {                                                                           \
-  void name(__VA_ARGS__);                                                                         \
-  }                                                                                               \
-  namespace cpu::avx2 {                                                                           \
-  void name(__VA_ARGS__);                                                                         \
-  }                                                                                               \
-  namespace cpu::avx512 {                                                                         \
-  void name(__VA_ARGS__);                                                                         \
-  }                                                                                               \
-  TAPER_CUDA_KERNEL(name, __VA_ARGS__)                                                            \
-  namespace kernels {                                                                             \
-  inline constexpr Kernel<void(__VA_ARGS__)> name{                                                \
-      #name, {&cpu::base::name, &cpu::avx2::name, &cpu::avx512::name}, TAPER_CUDA_POINTER(name)}; \
-  }
-
-// The name space of the file being compiled; the build sets it. For tools that read a source without the build's flags.
-#ifndef TAPER_ISA
-#define TAPER_ISA base
-#endif

@@ -46,13 +46,16 @@ $$(objects)/$$(cpu_folder)/$(1)/%.o: $$(cpu_folder)/%.cpp
 endef
 $(foreach isa,$(isas) $(isa_only),$(eval $(call isa_rules,$(isa))))
 
-# CUDA: machine code for the architectures named, and intermediate code of the newest for those to come.
+# CUDA: machine code for the architectures named, and intermediate code of the newest for those to come. The kernels are
+# known to the rest by weak references (kernel.h), which draw nothing out of an archive: these objects are linked by name.
+cuda_sources := $(wildcard engine/kernels/cuda/*.cu)
+cuda_objects :=
 ifeq ($(CUDA),1)
-CUDA_ARCHS ?= 80 90
-kernel_objects += $(patsubst %.cu,$(objects)/%.cu.o,$(wildcard engine/kernels/cuda/*.cu))
-newest_arch := $(lastword $(CUDA_ARCHS))
-nvcc_flags := -std=c++20 -O3 -ccbin $(CXX) -I. -DTAPER_CUDA -MMD -MP \
-  $(foreach arch,$(CUDA_ARCHS),-gencode arch=compute_$(arch),code=sm_$(arch)) \
+CUDA_ARCHS ?= 80 90a
+cuda_objects := $(cuda_sources:%.cu=$(objects)/%.cu.o)
+newest_arch := $(lastword $(CUDA_ARCHS:%a=%))
+nvcc_flags := -std=c++20 -O3 -ccbin $(lastword $(CXX)) -I. -MMD -MP -DTAPER_GPU_BACKEND='"engine/kernels/cuda/gpu_native.h"' \
+  --expt-relaxed-constexpr -Werror all-warnings $(foreach arch,$(CUDA_ARCHS),-gencode arch=compute_$(arch),code=sm_$(arch)) \
   -gencode arch=compute_$(newest_arch),code=compute_$(newest_arch) -Xcompiler=-Wall$(comma)-Wextra$(comma)-Werror$(comma)-fPIC
 
 $(objects)/%.cu.o: %.cu
@@ -60,3 +63,6 @@ $(objects)/%.cu.o: %.cu
 	@mkdir -p $(@D)
 	$(quiet)$(NVCC) $(nvcc_flags) -c $< -o $@
 endif
+
+.PHONY: cuda-kernels
+cuda-kernels: $(cuda_objects)

@@ -7,7 +7,7 @@
 // polynomials are minimax fits of our own: e^r = 1 + r + r^2 p(r) on |r| <= ln(2) / 2, tanh(x) / x = 1 + s p(s) and
 // erf(x) / x = 1 + p(s) with s = x^2 near zero, ln(erfc(x)) = p(x) further out.
 //
-// All of it lives in the namespace of the instruction set being compiled, so that versions for two never merge.
+// All of it lives in the namespace of the target being compiled, so that versions for two never merge.
 #pragma once
 
 #include <cmath>
@@ -15,16 +15,9 @@
 #include <cstring>
 
 #include "engine/kernels/kernels.h"
+#include "engine/kernels/target.h"
 
-#ifdef __CUDACC__
-#define TAPER_HD __host__ __device__
-#define TAPER_MATH_NAMESPACE taper::cuda::math
-#else
-#define TAPER_HD
-#define TAPER_MATH_NAMESPACE taper::cpu::TAPER_ISA::math
-#endif
-
-namespace TAPER_MATH_NAMESPACE {
+namespace TAPER_KERNEL_NAMESPACE::math {
 
 // NaN passes both.
 template <class T>
@@ -313,4 +306,4 @@ inline void with_function(Activation act, Body&& body) {
   }
 }
 
-}  // namespace TAPER_MATH_NAMESPACE
+}  // namespace TAPER_KERNEL_NAMESPACE::math

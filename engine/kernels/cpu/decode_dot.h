@@ -3,6 +3,8 @@
 
 #include <immintrin.h>
 
+#include <cstring>
+
 #include "engine/kernels/cpu/decode_stages.h"
 
 namespace taper::cpu::TAPER_ISA {

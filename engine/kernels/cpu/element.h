@@ -1,77 +1,10 @@
-// Elements of each type as kernels of one instruction set see them: what to compute in, a choice by Dtype, and how much
-// work is worth a thread.
+// How much work is worth a thread.
 #pragma once
 
-#include <type_traits>
-
-#include "engine/core/dtype.h"
-
-#ifndef TAPER_ISA
-#define TAPER_ISA base
-#endif
+#include "engine/kernels/element.h"
 
 namespace taper::cpu::TAPER_ISA {
 namespace {
-
-// bf16 is stored, never computed in; 32-bit integers keep their values in double.
-template <class T>
-using Compute = std::conditional_t<std::is_same_v<T, bf16> || std::is_same_v<T, float>, float, double>;
-
-template <class To, class From>
-inline To convert_to(From value) {
-  if constexpr (std::is_same_v<To, From>) {
-    return value;
-  } else if constexpr (std::is_same_v<To, bf16> || std::is_same_v<From, bf16>) {
-    return static_cast<To>(static_cast<float>(value));
-  } else {
-    return static_cast<To>(value);
-  }
-}
-
-template <class T>
-struct Type {
-  using type = T;
-};
-
-// body(Type<T>) for the element type named at run time.
-template <class Body>
-inline void with_float_type(Dtype dtype, Body&& body) {
-  if (dtype == Dtype::f64) return body(Type<double>());
-  if (dtype == Dtype::bf16) return body(Type<bf16>());
-  body(Type<float>());
-}
-
-template <class Body>
-inline void with_type(Dtype dtype, Body&& body) {
-  if (dtype == Dtype::i32) return body(Type<int32_t>());
-  with_float_type(dtype, body);
-}
-
-// body(Type<T>, Type<G>) for activations T and their gradient G: f32 or bf16 for bf16 (a leaf collects in f32), else T.
-template <class Body>
-inline void with_grad_type(Dtype dtype, Dtype grad_dtype, Body&& body) {
-  with_float_type(dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
-    if constexpr (std::is_same_v<T, bf16>) {
-      if (grad_dtype == Dtype::f32) return body(type, Type<float>());
-    }
-    body(type, type);
-  });
-}
-
-// body(std::true_type or std::false_type): what a flag decides is decided outside the loop.
-template <class Body>
-inline void with_flag(bool flag, Body&& body) {
-  if (flag) return body(std::true_type());
-  body(std::false_type());
-}
-
-// target = value, or += value.
-template <bool kAdd, class G, class C>
-inline void put(G& target, C value) {
-  if constexpr (kAdd) value += convert_to<C>(target);
-  target = convert_to<G>(value);
-}
 
 // Elements below which a second thread costs more than it brings.
 constexpr int64_t kGrain = int64_t{1} << 15;

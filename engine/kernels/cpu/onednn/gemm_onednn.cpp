@@ -3,6 +3,7 @@
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include <cstring>
 #include <unordered_map>
 
 #include "engine/core/cpu_features.h"
