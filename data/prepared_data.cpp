@@ -94,7 +94,7 @@ PreparedManifest PreparedManifest::read(const std::string& folder) {
   require_usage(is_prepared_folder(folder), "{}: not a prepared folder: it has no {}; `prepare` makes one",
                 full_path(folder), kManifestName);
   try {
-    const nlohmann::json json = nlohmann::json::parse(read_file(path, kMaxManifestBytes));
+    const nlohmann::json json = parse_json(read_file(path, kMaxManifestBytes), path);
     require_usage(json.at("format") == kFormat, "{}: unknown format; got {}, want {}", path, shown(json.at("format")),
                   kFormat);
     PreparedManifest manifest;
@@ -108,8 +108,6 @@ PreparedManifest PreparedManifest::read(const std::string& folder) {
     return manifest;
   } catch (const UsageError&) {
     throw;
-  } catch (const nlohmann::json::parse_error& e) {
-    fail_usage("{}: damaged: not valid JSON at byte {}; prepare the folder anew", path, e.byte);
   } catch (const nlohmann::json::exception& e) {
     const std::string reason = e.what();  // after a name of the library's own in brackets
     fail_usage("{}: damaged: {}; prepare the folder anew", path, reason.substr(reason.find("] ") + 2));

@@ -340,12 +340,7 @@ std::string config_to_json(const ModelConfig& config) {
 }
 
 ModelConfig config_from_json(std::string_view text, std::string_view source) {
-  ReadJson json;
-  try {
-    json = ReadJson::parse(text);
-  } catch (const ReadJson::parse_error& error) {
-    fail("{}: is not JSON; at byte {}", source, error.byte);
-  }
+  const auto json = parse_json(text, source);
   require(json.is_object(), "{}: got {}, want a JSON object", source, json.type_name());
   const auto type = json.find("model_type");
   require(type != json.end(), "{}: model_type is missing; want \"{}\"", source, kModelType);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/core/error.h"
+#include "engine/io/json_text.h"
 #include "model/hf_config_keys.h"
 
 namespace taper {
@@ -166,13 +167,9 @@ std::optional<int64_t> read_token_id(const Json& json, const char* key, int64_t 
 }
 
 Json parse(std::string_view text, std::string_view source) {
-  try {
-    Json json = Json::parse(text);
-    require_usage(json.is_object(), "{}: got {}, want a JSON object", source, json.type_name());
-    return json;
-  } catch (const Json::parse_error& error) {
-    fail_usage("{}: is not JSON; at byte {}", source, error.byte);
-  }
+  Json json = parse_json<Json>(text, source);
+  require_usage(json.is_object(), "{}: got {}, want a JSON object", source, json.type_name());
+  return json;
 }
 
 const char* dtype_name(StoredDtype dtype) {

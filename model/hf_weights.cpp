@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "engine/core/error.h"
+#include "engine/io/json_text.h"
 #include "engine/io/read_file.h"
 #include "engine/io/safetensors_header.h"
 
@@ -33,8 +34,7 @@ bool is_buffer(std::string_view name) {
 
 std::map<std::string, std::string> read_index(const fs::path& path) {
   const std::string file = path.string();
-  const json index = json::parse(read_file(path, kMaxIndexBytes), nullptr, false);
-  require_usage(!index.is_discarded(), "{}: is not JSON", file);
+  const json index = parse_json(read_file(path, kMaxIndexBytes), file);
   const bool has_map = index.is_object() && index.contains("weight_map") && index["weight_map"].is_object();
   require_usage(has_map, "{}: weight_map is missing; want an object of tensors and the files that hold them", file);
   std::map<std::string, std::string> map;

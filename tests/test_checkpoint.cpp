@@ -84,10 +84,13 @@ TEST_CASE("checkpoint: a damaged training state names file and entry") {
     run.write("step-0/training.json", text);
     CHECK_THROWS_WITH_AS(load_training_state(checkpoint, trainer), doctest::Contains(message), Error);
   };
-  refuses("", "is damaged");
+  refuses("", "not valid JSON");
   refuses("[]", "is damaged");
-  refuses("{\"step\": \"0\"}", "step is missing or no number");
-  refuses(manifest.substr(0, manifest.size() / 2), "is damaged");
+  refuses("{\"step\": 1e300}", "step is damaged");
+  refuses("{\"step\": -1}", "step is damaged");
+  refuses(std::string(100'000, '['), "nested too deeply");
+  refuses("{\"step\": \"0\"}", "step is damaged; got \"0\", want a whole number");
+  refuses(manifest.substr(0, manifest.size() / 2), "not valid JSON");
   std::string without = manifest;
   without.replace(without.find("data_windows"), 12, "data_windoes");
   refuses(without, "data_windows is missing");

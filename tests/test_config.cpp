@@ -93,9 +93,9 @@ TEST_CASE("config: errors name the file and the key") {
   refuses("\"gate\": 1.0", "\"gate\": 1.5", "gate is out of range");
   refuses("\"model_type\": \"taper\"", "\"model_type\": \"gpt2\"", "model_type is another");
   refuses("\"model_type\": \"taper\",", "", "model_type is missing");
-  refuses("{", "", "is not JSON");
+  refuses("{", "", "not valid JSON");
   const std::string deep = std::string(300000, '[') + std::string(300000, ']');
-  refuses("\"layers\": 8", ("\"layers\": " + deep).c_str(), "got an array, want a whole number");
+  refuses("\"layers\": 8", ("\"layers\": " + deep).c_str(), "nested too deeply");
   CHECK_THROWS_AS(config_from_json("[1]", "c"), Error);
   CHECK_THROWS_AS(config_from_json("", "c"), Error);
 }

@@ -91,6 +91,6 @@ TEST_CASE("convert: wrong use is exit 2 with one line, and nothing is written") 
   folder.write("gpt2/config.json", "{\"model_type\": \"bloom\"}");
   check(convert(folder / "gpt2", "hf", folder / "out"), "model_type is not supported");
   folder.write("gpt2/config.json", "{");
-  check(convert(folder / "gpt2", "hf", folder / "out"), "is not JSON");
+  check(convert(folder / "gpt2", "hf", folder / "out"), "not valid JSON");
   CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 3);
 }

@@ -144,6 +144,11 @@ TEST_CASE("finetune: a signal saves, and going on costs no bit") {
         {"--config", setting.path(run) + "/config.json", "--variant", "vanilla", "--resume", "--json"});
     CHECK(other.exit_code == 2);
     CHECK(other.err.find("--variant: another than the run's") != std::string::npos);
+    const ProcessResult faster =
+        setting.finetune({"--config", setting.path(run) + "/config.json", "--lr", "0.5", "--resume", "--json"});
+    CAPTURE(faster.err);
+    CHECK(faster.exit_code == 2);
+    CHECK(faster.err.find("--lr") != std::string::npos);
   }
 }
 

@@ -48,6 +48,11 @@ TEST_CASE("hf config: each key is honoured or refused by name") {
   refused("architectures", "GPT2LMHeadModel");
   refused("model_type", "mamba");
   refused("model_type", 3);
+  json deep = 1;
+  for (int i = 0; i < 1000; ++i) deep = json::array({deep});
+  SmallHfFolder nested;
+  nested.config["notes"] = deep;
+  CHECK(contains(nested.error(), "config.json: is nested too deeply"));
   refused("quantization_config", {{"bits", 4}});
   refused("attn_soft_cap", 30);
   refused("hidden_act", "gelu", true);

@@ -165,9 +165,13 @@ TEST_CASE("trainer: with a final norm the radial part vanishes, without it growt
   long_run.anchor = 0;
   Trainer learner(linear, long_run);
   StepReport last;
-  for (int i = 0; i < 300; ++i) last = learner.step(tokens, targets);
-  CHECK(last.gate == 0.0);
-  CHECK(last.loss < 0.1);
+  // No further: at a loss of zero the gradient is nothing but rounding.
+  bool is_learned = false;
+  for (int i = 0; i < 300 && !is_learned; ++i) {
+    last = learner.step(tokens, targets);
+    is_learned = last.gate == 0.0 && last.loss < 0.1;
+  }
+  CHECK(is_learned);
   CHECK(last.radial_of_ce.outward < 0);
   CHECK(last.radial_of_ce.share > 0.01);
 }

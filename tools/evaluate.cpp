@@ -29,7 +29,7 @@ struct Options {
 std::string name_of(const std::string& input) { return input == "-" ? "standard input" : input; }
 
 std::vector<std::vector<int32_t>> parse_rows(const std::string& text, const std::string& name, int64_t vocab_size) {
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = parse_json<Json>(text, name);
   require_usage(json.is_array() && !json.empty(), "ids: {} is no JSON array of rows of ids", name);
   std::vector<std::vector<int32_t>> rows;
   for (const Json& row : json) {

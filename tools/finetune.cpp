@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "engine/core/error.h"
+#include "engine/io/json_text.h"
 #include "engine/core/interrupt.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/read_file.h"
@@ -147,7 +148,7 @@ Transformer resumed_model(const Options& options, const OpenedData& data, const 
 
 double loss_before(const fs::path& run) {
   const fs::path file = run / kBeforeFile;
-  const nlohmann::json json = nlohmann::json::parse(read_file(file, 1 << 16), nullptr, false);
+  const nlohmann::json json = parse_json(read_file(file, 1 << 16), file.string());
   require(json.is_object() && json.contains("valid_loss") && json["valid_loss"].is_number(),
           "{}: is damaged; want {{\"valid_loss\": NUMBER}}", file.string());
   return json["valid_loss"].get<double>();
@@ -164,6 +165,7 @@ int run(int argc, char** argv) {
   Transformer model = options.run.resumes ? resumed_model(options, data, common) : first_model(options, data, common);
   if (stop_requested()) return 0;
   const RunOptions run = options.run.run_options("finetune", common, window_of(options, model.config()));
+  if (run.resumes) check_run_config(cli, run);
   if (options.is_fakeln()) {
     trainer_options.fakeln = options.fakeln.schedule(model.config().layers, options.schedule.steps());
     trainer_options.ema_decay = options.fakeln.momentum;

@@ -36,14 +36,20 @@ int run(int argc, char** argv) {
   const ModelConfig config = model_config(model_options, data.tokenizer.vocab_size());
   const RunOptions run = flags.run_options("pretrain", common, config.context);
   data.check_windows(config.context, run.seed);
-  flags.prepare_folder();
-  if (run.resumes) check_run_config(cli, run);
+  if (run.resumes) {
+    flags.prepare_folder();
+    check_run_config(cli, run);
+  }
 
   const Precision precision = parse_precision(common);
   Transformer model = run.resumes ? resumed_model(flags.output, config, precision) : Transformer(config, precision);
-  if (!run.resumes) model.initialise(common.seed);
   Trainer trainer(model, trainer_options);
-  if (!run.resumes) write_run_config(cli, run);
+  if (!run.resumes) {
+    model.initialise(common.seed);
+    // Now that there is memory for the model, so that --overwrite deletes no run for one that cannot begin.
+    flags.prepare_folder();
+    write_run_config(cli, run);
+  }
   return train_and_report(model, trainer, data, flags, run, common);
 }
 

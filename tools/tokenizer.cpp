@@ -153,12 +153,7 @@ void encode(const CodeOptions& options, Special special) {
 }
 
 std::vector<std::int32_t> parse_ids(const std::string& text, const std::string& name, std::int64_t vocabulary_size) {
-  nlohmann::json list;
-  try {
-    list = nlohmann::json::parse(text);
-  } catch (const nlohmann::json::parse_error& error) {
-    fail_usage("{}: not valid JSON at byte {}; want one array of ids", name, error.byte);
-  }
+  const nlohmann::json list = parse_json(text, name);
   require_usage(list.is_array(), "{}: got JSON of type {}, want one array of ids", name, list.type_name());
   std::vector<std::int32_t> ids;
   ids.reserve(list.size());

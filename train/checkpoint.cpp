@@ -77,7 +77,7 @@ std::string manifest_of(const fs::path& folder, const TrainerState& state, const
 
 Json read_manifest(const fs::path& checkpoint) {
   const fs::path file = checkpoint / kCheckpointManifest;
-  Json json = Json::parse(read_file(file, kMaxManifestBytes), nullptr, false);
+  Json json = parse_json<Json>(read_file(file, kMaxManifestBytes), file.string());
   require(json.is_object(), "{}: is damaged; want a JSON object", file.string());
   return json;
 }
@@ -85,7 +85,10 @@ Json read_manifest(const fs::path& checkpoint) {
 template <class T>
 T read_entry(const Json& json, const fs::path& file, const char* key) {
   const auto found = json.find(key);
-  require(found != json.end() && found->is_number(), "{}: {} is missing or no number", file.string(), key);
+  require(found != json.end(), "{}: {} is missing", file.string(), key);
+  const bool is_fit = std::is_integral_v<T> ? found->is_number_unsigned() : found->is_number();
+  require(is_fit, "{}: {} is damaged; got {}, want a {}number", file.string(), key, shown(*found),
+          std::is_integral_v<T> ? "whole " : "");
   return found->get<T>();
 }
 

@@ -13,6 +13,7 @@
 #include "data/bpe/byte_alphabet.h"
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
+#include "engine/io/json_text.h"
 #include "engine/io/read_file.h"
 
 namespace taper {
@@ -32,30 +33,8 @@ struct SpelledToken {
 
 // --- reading ---
 
-// For messages: whatever a file holds, in a few words.
-std::string shown(const json& value) {
-  if (value.is_object()) return "an object";
-  if (value.is_array() && value.size() > 4) return "an array";
-  std::string text;
-  if (value.is_array()) {
-    for (const json& element : value) {
-      text += (text.empty() ? "[" : ", ") + (element.is_structured() ? "..." : shown(element));
-    }
-    return (text.empty() ? "[" : text) + "]";
-  }
-  text = value.dump(-1, ' ', false, json::error_handler_t::replace);
-  constexpr std::size_t kShown = 60;
-  if (text.size() > kShown) text = text.substr(0, kShown) + "...";
-  return text;
-}
-
 json read_json(const fs::path& path) {
-  const std::string text = read_file(path, kMaxFileBytes);
-  try {
-    return json::parse(text);
-  } catch (const json::parse_error& error) {
-    fail("{}: not valid JSON at byte {} of {}", path.string(), error.byte, text.size());
-  }
+  return parse_json(read_file(path, kMaxFileBytes), path.string());
 }
 
 const json& member(const json& object, const std::string& name) {
