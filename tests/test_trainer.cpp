@@ -176,6 +176,37 @@ TEST_CASE("trainer: with a final norm the radial part vanishes, without it growt
   CHECK(last.radial_of_ce.share > 0.01);
 }
 
+TEST_CASE("trainer: the identity on radial gradients holds at every gate, for every kind of norm") {
+  const Tensor tokens = random_ids({2, 8}, 31, 1), targets = random_ids({2, 8}, 31, 2);
+  for (const char* arch : {"taper", "gpt2"}) {
+    for (const Variant variant : {Variant::baseline, Variant::internal, Variant::all}) {
+      for (const double gate : {1.0, 0.4, 0.0}) {
+        CAPTURE(arch);
+        CAPTURE(to_string(variant));
+        CAPTURE(gate);
+        ModelConfig config = tiny_config(arch, variant);
+        config.eps = 1e-2;  // so that its share is seen
+        Transformer model(config, Precision::f64);
+        scramble(model, 3);
+        TrainerOptions checked = options();
+        checked.checks_radial = true;
+        checked.micro_batch_windows = 1;
+        Trainer trainer(model, checked);
+        trainer.calibration().fix_target(0.2);
+        const StepReport report = trainer.compute_gradients(Gate{gate}, tokens, targets);
+        REQUIRE(report.identity.has_value());
+        CHECK(report.identity->error < 1e-12);
+        CHECK(report.identity->expected == doctest::Approx(report.radial_of_ce.outward).epsilon(1e-10));
+        CHECK(report.identity->expected != 0.0);
+        checked.checks_radial = false;
+        Trainer unchecked(model, checked);
+        unchecked.calibration().fix_target(0.2);
+        CHECK(unchecked.compute_gradients(Gate{gate}, tokens, targets).loss == report.loss);
+      }
+    }
+  }
+}
+
 TEST_CASE("trainer: what is not finite updates nothing and is named") {
   Transformer model(tiny_config("gpt2"), Precision::f32);
   model.initialise(1);

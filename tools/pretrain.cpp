@@ -30,8 +30,12 @@ int run(int argc, char** argv) {
   flags.declare(cli);
   declare_model_options(cli, model_options);
   schedule.declare(cli);
+  bool checks_radial = false;
+  cli.flag("--check-radial", checks_radial,
+           "check the identity on radial gradients at every step (radial_expected, radial_error in metrics.jsonl)");
   const CommonOptions common = cli.parse(argc, argv);
-  const TrainerOptions trainer_options = schedule.trainer_options(parse_variant(model_options.variant));
+  TrainerOptions trainer_options = schedule.trainer_options(parse_variant(model_options.variant));
+  trainer_options.checks_radial = checks_radial;
   const OpenedData data(flags.data);
   const ModelConfig config = model_config(model_options, data.tokenizer.vocab_size());
   const RunOptions run = flags.run_options("pretrain", common, config.context);

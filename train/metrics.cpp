@@ -55,6 +55,10 @@ void MetricsFile::write(const StepReport& report, double tokens_per_s) {
   line["radial_ce_share"] = number(report.radial_of_ce.share);
   line["radial_loss"] = number(report.radial_of_loss.outward);
   line["radial_loss_share"] = number(report.radial_of_loss.share);
+  if (report.identity) {
+    line["radial_expected"] = number(report.identity->expected);
+    line["radial_error"] = number(report.identity->error);
+  }
   line["tokens_per_s"] = number(std::round(tokens_per_s));
   if (!report.bad_tensor.empty()) line["bad"] = report.bad_tensor;
   write_line(line.dump());

@@ -10,6 +10,9 @@
 //   radial_ce radial_ce_share radial_loss radial_loss_share
 //                   gradient of ce, and of loss, at the pre-logit stream h, per token: mean of <dh, h/|h|>, and the sum
 //                   of |<dh, h/|h|>| over the sum of |dh|
+//   radial_expected radial_error
+//                   only where the identity is checked (train/radial_check.h): what it says radial_ce is, and the sum
+//                   over tokens of the difference over the sum of |dh|
 //   tokens_per_s    of this step
 //   bad             only where the step was not finite and nothing was updated: the first tensor found so
 // Of every evaluation, after `step` updates:

@@ -7,6 +7,7 @@
 #include "engine/core/error.h"
 #include "engine/optim/grad_clip.h"
 #include "model/model_folder.h"
+#include "train/radial_check.h"
 
 namespace taper {
 
@@ -16,6 +17,7 @@ struct Trainer::StepSums {
   double logit_squares = 0;
   ScaleSums scale;
   AnchorLoss::Parts radial;
+  RadialIdentity identity;
   Tensors calibration;  // of each tapered norm, f64: HiddenStates::calibration
 
   void add_calibration(const Tensors& sums) {
@@ -152,6 +154,8 @@ void Trainer::run_micro_batch(Gate gate, const Tensor& tokens, const Tensor& tar
   const std::optional<double> target = scale_target();
   HiddenStates states = model_.hidden(tokens, gate, wants_calibration());
   states.h_input.set_retain_grad();
+  const Tensor normed = options_.checks_radial ? states.normed : Tensor();
+  if (options_.checks_radial) normed.set_retain_grad();
   const CrossEntropyResult ce = model_.cross_entropy(states.normed, targets, 1.0 / static_cast<double>(step_tokens));
   states.normed = {};
   Tensor objective = ce.loss;
@@ -172,6 +176,10 @@ void Trainer::run_micro_batch(Gate gate, const Tensor& tokens, const Tensor& tar
     const AnchorLoss::Parts parts = anchor_.take_apart(states.h, dh, target, step_tokens);
     sums.radial.of_loss.add(parts.of_loss);
     sums.radial.of_cross_entropy.add(parts.of_cross_entropy);
+    // From here on dh is the gradient of the cross-entropy alone.
+    if (options_.checks_radial) {
+      sums.identity.add(check_radial_identity(model_, gate, states.h, dh, normed.grad(), step_tokens));
+    }
   }
 }
 
@@ -196,6 +204,10 @@ StepReport Trainer::report_of(const StepSums& sums, int64_t tokens) const {
   report.logit_rms = std::sqrt(sums.logit_squares / count / static_cast<double>(model_.config().vocab_size));
   report.radial_of_ce = radial(sums.radial.of_cross_entropy);
   report.radial_of_loss = radial(sums.radial.of_loss);
+  if (options_.checks_radial) {
+    const RadialIdentity& it = sums.identity;
+    report.identity = {it.expected / count, it.norm > 0 ? it.difference / it.norm : 0.0};
+  }
   return report;
 }
 

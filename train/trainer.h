@@ -27,6 +27,7 @@ struct TrainerOptions {
   double ema_decay = kEmaDecay;
   // In place of the gate's taper: the norms go one after another. The schedule above then tapers nothing.
   std::optional<FakeLnSchedule> fakeln;
+  bool checks_radial = false;       // StepReport::identity, at some cost
   int64_t micro_batch_windows = 0;  // 0: as many as kActivationBytes hold
 };
 
@@ -38,6 +39,12 @@ int64_t default_micro_batch_windows(const ModelConfig& config, Precision precisi
 struct RadialReport {
   double outward = 0;  // mean of <dh, h / |h|>: negative where descent makes h longer
   double share = 0;    // sum of |<dh, h / |h|>| over the sum of |dh|
+};
+
+// train/radial_check.h, per token.
+struct RadialIdentityReport {
+  double expected = 0;  // what the identity says radial_of_ce.outward is
+  double error = 0;     // sum of the tokens' differences from it over the sum of |dh|
 };
 
 // What is logged of a step.
@@ -54,7 +61,8 @@ struct StepReport {
   double gradient_norm = 0;  // before clipping
   double clip_factor = 1;    // what the update multiplies the gradient with
   RadialReport radial_of_ce, radial_of_loss;
-  std::string bad_tensor;  // not empty: something was not finite there, and nothing was updated
+  std::optional<RadialIdentityReport> identity;  // where it is checked
+  std::string bad_tensor;                        // not empty: something was not finite there, and nothing was updated
 };
 
 // Besides parameters and AdamW's moments, all that the next step depends on.

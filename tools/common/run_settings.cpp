@@ -18,9 +18,9 @@ using Json = nlohmann::json;
 
 constexpr uint64_t kMaxSettingsBytes = 1 << 20;
 
-constexpr std::array<std::string_view, 12> kFree{kVersionKey,  "output",    "data",          "threads",
-                                                 "device",     "resume",    "eval-every",    "eval-tokens",
-                                                 "save-every", "keep-last", "sample-tokens", "sample-prompt"};
+constexpr std::array<std::string_view, 13> kFree{
+    kVersionKey,   "output",     "data",      "threads",       "device",        "resume",      "eval-every",
+    "eval-tokens", "save-every", "keep-last", "sample-tokens", "sample-prompt", "check-radial"};
 
 std::string text_of(const Json& settings, const std::string& key) {
   const auto found = settings.find(key);

@@ -1,0 +1,178 @@
+// The experiments' programs, small: their tables are what their runs' files say, whether stopped on the way or not.
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <sstream>
+
+#include "engine/core/error.h"
+#include "tests/support/prepared_stories.h"
+
+using namespace taper;
+using namespace taper::test;
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+Arguments operator+(Arguments a, const Arguments& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+Json json_file(const fs::path& path) { return Json::parse(read_file(path)); }
+
+const Json& table_named(const Json& tables, const std::string& name) {
+  for (const Json& table : tables["tables"]) {
+    if (table["name"] == name) return table;
+  }
+  FAIL("no table " << name);
+  return tables;
+}
+
+double loss_of(const PreparedStories& stories, const std::string& run) {
+  return json_file(stories.folder() / run / "summary.json")["valid_loss"];
+}
+
+}  // namespace
+
+TEST_CASE("tinystories-table: the table is what the runs' summaries say") {
+  const PreparedStories stories;
+  const Arguments arguments = tiny_experiment(stories, "table", 30) +
+                              Arguments{"--seeds", "2", "--variants", "all-anchor,internal", "--baseline-lrs", "0.02"};
+  const ProcessResult result = run_process(binary("tinystories-table"), arguments);
+  CAPTURE(result.err);
+  REQUIRE(result.exit_code == 0);
+  const Json tables = Json::parse(result.out);
+  CHECK(tables == json_file(stories.folder() / "table/table.json"));
+
+  const Json& rows = table_named(tables, "losses")["rows"];
+  REQUIRE(rows.size() == 4);
+  const char* labels[] = {"baseline", "internal", "all + anchor", "baseline, peak 0.02"};
+  const char* names[] = {"baseline", "internal", "all-anchor", "baseline-lr0.02"};
+  for (size_t i = 0; i < 4; ++i) {
+    CAPTURE(names[i]);
+    CHECK(rows[i][1]["value"] == labels[i]);
+    CHECK(rows[i][2]["value"] == 2);
+    double losses[2], differences[2];
+    for (int s = 0; s < 2; ++s) {
+      losses[s] = loss_of(stories, fmt::format("table/1M-{}-seed{}", names[i], 42 + s));
+      const double base = loss_of(stories, fmt::format("table/1M-baseline-seed{}", 42 + s));
+      differences[s] = 100 * (losses[s] / base - 1);
+    }
+    CHECK(rows[i][3]["value"].get<double>() == doctest::Approx((losses[0] + losses[1]) / 2).epsilon(1e-12));
+    if (i == 0) continue;
+    CHECK(rows[i][4]["value"].get<double>() == doctest::Approx((differences[0] + differences[1]) / 2).epsilon(1e-9));
+    const double deviation = std::abs(differences[0] - differences[1]) / std::sqrt(2.0);
+    CHECK(rows[i][5]["value"].get<double>() == doctest::Approx(deviation).epsilon(1e-6));
+    CHECK(rows[i][6]["value"].get<double>() == doctest::Approx(std::min(differences[0], differences[1])).epsilon(1e-9));
+    CHECK(rows[i][7]["value"].get<double>() == doctest::Approx(std::max(differences[0], differences[1])).epsilon(1e-9));
+  }
+  CHECK(table_named(tables, "runs")["rows"].size() == 8);
+  CHECK(json_file(stories.folder() / "table/1M-all-anchor-seed43/config.json")["anchor"] == 0.1);
+  CHECK(json_file(stories.folder() / "table/1M-internal-seed43/config.json")["anchor"] == 0.0);
+  for (const char* file : {"losses.csv", "runs.csv", "scale.csv", "table.md", "plan.jsonl", "experiment.json"}) {
+    CHECK(fs::exists(stories.folder() / "table" / file));
+  }
+
+  SUBCASE("called again it runs nothing; with other options it is refused, or begins anew") {
+    const ProcessResult again = run_process(binary("tinystories-table"), arguments);
+    CHECK(again.exit_code == 0);
+    CHECK(again.out == result.out);
+    CHECK(again.err.find("begins") == std::string::npos);
+    Arguments other = arguments;
+    other[5] = "31";
+    const ProcessResult refused = run_process(binary("tinystories-table"), other);
+    CHECK(refused.exit_code == 2);
+    CHECK(refused.err.find("holds this experiment with another --steps; got 31, want 30") != std::string::npos);
+    const ProcessResult anew = run_process(binary("tinystories-table"), other + Arguments{"--overwrite"});
+    CHECK(anew.exit_code == 0);
+    CHECK(json_file(stories.folder() / "table/1M-internal-seed42/summary.json")["steps"] == 31);
+  }
+}
+
+TEST_CASE("tinystories-table: stopped and called again it writes the same files to the byte") {
+  const PreparedStories stories;
+  const auto arguments = [&](const std::string& output) {
+    return tiny_experiment(stories, output, 200) + Arguments{"--seeds", "1", "--variants", "internal,all"};
+  };
+  const ProcessResult whole = run_process(binary("tinystories-table"), arguments("whole"));
+  REQUIRE(whole.exit_code == 0);
+  ProcessOptions stop;
+  stop.signal = 2;
+  stop.signal_after = "1M-internal-seed42 begins";
+  const ProcessResult stopped = run_process(binary("tinystories-table"), arguments("stopped"), stop);
+  CAPTURE(stopped.err);
+  CHECK(stopped.exit_code == 130);
+  CHECK_FALSE(fs::exists(stories.folder() / "stopped/table.json"));
+  const ProcessResult resumed = run_process(binary("tinystories-table"), arguments("stopped"));
+  CAPTURE(resumed.err);
+  CHECK(resumed.exit_code == 0);
+  CHECK(resumed.out == whole.out);
+  for (const char* file : {"table.json", "table.md", "losses.csv", "runs.csv"}) {
+    CAPTURE(file);
+    CHECK(read_file(stories.folder() / "whole" / file) == read_file(stories.folder() / "stopped" / file));
+  }
+}
+
+TEST_CASE("experiments: what is wrong is said before any work, with exit code 2") {
+  const PreparedStories stories;
+  const auto refuses = [&](const Arguments& more, const std::string& message) {
+    const ProcessResult result = run_process(
+        binary("tinystories-table"), Arguments{"--data", stories.data(), "--output", stories.path("none")} + more);
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 2);
+    CHECK(result.err.find(message) != std::string::npos);
+    CHECK_FALSE(fs::exists(stories.folder() / "none/plan.jsonl"));
+  };
+  refuses({}, "Want --budget MINUTES, --full or --steps N");
+  refuses({"--budget", "3", "--full"}, "--full");
+  refuses({"--steps", "5", "--sizes", "1M,5M"}, "--sizes: unknown size; got '5M'");
+  refuses({"--steps", "5", "--sizes", "1M,1M"}, "--sizes: got 1M twice");
+  refuses({"--steps", "5", "--variants", "some"}, "--variants: got 'some'");
+  refuses({"--steps", "5", "--baseline-lrs", "1e-3,x"}, "--baseline-lrs: got 'x'");
+  refuses({"--budget", "0.001", "--context", "16", "--batch-tokens", "64", "--width", "16", "--layers", "1"},
+          "--budget: too little for this experiment here");
+  const ProcessResult no_data =
+      run_process(binary("tinystories-table"), {"--data", stories.path("nowhere"), "--steps", "5", "--output", "x"});
+  CHECK(no_data.exit_code == 2);
+}
+
+TEST_CASE("logit-chasing: its table is what the metrics say, and the identity on radial gradients holds") {
+  const PreparedStories stories;
+  const ProcessResult result =
+      run_process(binary("logit-chasing"), tiny_experiment(stories, "chasing", 100) +
+                                               Arguments{"--anchors", "0.1", "--lrs", "0.01", "--taper-end", "0.5"});
+  CAPTURE(result.err);
+  REQUIRE(result.exit_code == 0);
+  const Json tables = Json::parse(result.out);
+  const Json& rows = table_named(tables, "growth")["rows"];
+  REQUIRE(rows.size() == 3);
+  const char* names[] = {"baseline", "all", "all-anchor0.1"};
+  for (size_t i = 0; i < 3; ++i) {
+    const std::string run = fmt::format("1M-lr0.01-{}-seed42", names[i]);
+    CAPTURE(run);
+    CHECK(rows[i][4]["value"].get<double>() == loss_of(stories, "chasing/" + run));
+    std::istringstream lines(read_file(stories.folder() / "chasing" / run / "metrics.jsonl"));
+    double radial = 0;
+    int count = 0;
+    for (std::string line; std::getline(lines, line);) {
+      const Json json = Json::parse(line);
+      if (!json.contains("loss")) continue;
+      CHECK(json["radial_error"] < 1e-4);
+      CHECK(json["radial_expected"].get<double>() ==
+            doctest::Approx(json["radial_ce"].get<double>()).epsilon(1e-3).scale(1e-2));
+      if (json["step"] == 50) CHECK(rows[i][5]["value"] == json["scale"]);
+      if (json["step"] == 99) CHECK(rows[i][6]["value"] == json["scale"]);
+      if (json["step"] < 50) continue;
+      radial += json["radial_ce"].get<double>();
+      ++count;
+    }
+    CHECK(count == 50);
+    CHECK(rows[i][12]["value"].get<double>() == doctest::Approx(1e3 * radial / count).epsilon(1e-9));
+  }
+}

@@ -1,0 +1,288 @@
+#include "tools/common/experiment.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <optional>
+
+#include "data/prepared_data.h"
+#include "engine/core/error.h"
+#include "engine/core/interrupt.h"
+#include "engine/io/atomic_file.h"
+#include "engine/io/read_file.h"
+#include "model/config.h"
+#include "tools/common/core_use.h"
+#include "tools/common/experiment_record.h"
+#include "tools/common/run_plan.h"
+#include "tools/common/run_tool.h"
+
+namespace taper {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+// Part of the time that is planned for: runs start, save, and share the machine.
+constexpr double kPlannedPart = 0.9;
+// A token of an evaluation costs a third of one in training, forward and backward.
+constexpr double kEvaluationCost = 1.0 / 3;
+constexpr double kStartSeconds = 1;
+constexpr int64_t kEvaluations = 10;
+constexpr int64_t kEvaluationTokens = 8192;
+
+std::vector<std::string> split_at_commas(const std::string& text) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
+    end = text.find(',', begin);
+    parts.push_back(text.substr(begin, end - begin));
+  }
+  return parts;
+}
+
+int64_t whole(const Json& options, const char* key) {
+  return options.contains(key) && options[key].is_number_integer() ? options[key].get<int64_t>() : 0;
+}
+
+// Seconds that a plan takes, by the measured speed of its shapes; a run that cannot be measured is as fast as the one
+// before it.
+double seconds_of(const std::vector<PlannedRun>& runs, CoreUses& uses, int64_t valid_tokens) {
+  double seconds = 0, speed = 0;
+  for (const PlannedRun& run : runs) {
+    const CoreUse use = uses.of(run, static_cast<int>(runs.size()));
+    if (stop_requested()) return 0;
+    if (use.tokens_per_s > 0) speed = use.tokens_per_s;
+    const auto trained = static_cast<double>(whole(run.options, "steps") * whole(run.options, "batch-tokens"));
+    const auto evaluated = static_cast<double>(kEvaluations * kEvaluationTokens + valid_tokens);
+    seconds += kStartSeconds / use.processes + (trained + kEvaluationCost * evaluated) / std::max(speed, 1.0);
+  }
+  return seconds;
+}
+
+void apply_given(Scale& scale, const ExperimentOptions& options) {
+  if (!options.sizes.empty()) scale.sizes = parse_sizes("--sizes", options.sizes);
+  if (options.seeds > 0) scale.seeds = options.seeds;
+  if (options.steps > 0) scale.steps = options.steps;
+  if (options.batch_tokens > 0) scale.batch_tokens = options.batch_tokens;
+  if (options.context > 0) scale.context = options.context;
+  if (options.peak > 0) scale.peak = options.peak;
+  if (options.warmup >= 0) scale.warmup = scale.taper_start = options.warmup;
+  if (options.taper_start >= 0) scale.taper_start = options.taper_start;
+  if (options.taper_end > 0) scale.taper_end = options.taper_end;
+}
+
+// The steps that fit into the budget; 0 where a stop was requested.
+int64_t steps_within(double seconds, const Experiment& experiment, Scale scale, CoreUses& uses, int64_t valid_tokens) {
+  constexpr int64_t kMany = 1000;
+  scale.steps = kMany;
+  const double of_many = seconds_of(experiment.plan(scale), uses, valid_tokens);
+  scale.steps = 2 * kMany;
+  const double of_twice = seconds_of(experiment.plan(scale), uses, valid_tokens);
+  if (stop_requested()) return 0;
+  const double each = (of_twice - of_many) / kMany, fixed = of_many - each * kMany;
+  const auto steps = static_cast<int64_t>((kPlannedPart * seconds - fixed) / each);
+  return steps >= 100 ? steps / 10 * 10 : steps;
+}
+
+Scale scale_by_budget(const Experiment& experiment, const ExperimentOptions& options) {
+  CoreUses uses(options.output);
+  const auto valid_tokens = static_cast<int64_t>(open_validation_data(options.data).size());
+  Scale chosen;
+  for (Scale scale : experiment.scaled) {
+    apply_given(scale, options);
+    scale.steps =
+        std::min(steps_within(60 * options.budget, experiment, scale, uses, valid_tokens), experiment.full.steps);
+    if (stop_requested()) return chosen;
+    const bool is_first = chosen.steps == 0;
+    if (!is_first && scale.steps < kGoodSteps) break;
+    require_usage(scale.steps >= kFewestSteps,
+                  "--budget: too little for this experiment here; got {} minutes, for {} steps of each run, want at "
+                  "least {}",
+                  options.budget, std::max<int64_t>(scale.steps, 0), kFewestSteps);
+    chosen = scale;
+  }
+  return chosen;
+}
+
+Scale choose_scale(const Experiment& experiment, const ExperimentOptions& options) {
+  require_usage(options.budget > 0 || options.is_full || options.steps > 0,
+                "{}: how much is to be done? Want --budget MINUTES, --full or --steps N", experiment.name);
+  if (options.budget > 0 && options.steps == 0) return scale_by_budget(experiment, options);
+  Scale scale = options.is_full ? experiment.full : experiment.scaled.front();
+  apply_given(scale, options);
+  return scale;
+}
+
+void remove_runs(const fs::path& output) {
+  if (!fs::exists(output / kPlanFile)) return;
+  for (const PlannedRun& run : read_plan(output / kPlanFile)) fs::remove_all(output / run.name);
+  for (const char* file : {kExperimentFile, kPlanFile, kTableFile}) fs::remove(output / file);
+}
+
+void make_folder(const ExperimentOptions& options) {
+  std::error_code error;
+  fs::create_directories(options.output, error);
+  require_usage(fs::is_directory(options.output), "--output: {} cannot be made: {}", options.output.string(),
+                error ? error.message() : "it is a file");
+  if (options.overwrites) remove_runs(options.output);
+}
+
+// The scale recorded when the experiment was begun, or a new one. None where a stop was requested.
+std::optional<Scale> begin_or_go_on(const Experiment& experiment, const ExperimentOptions& options, const Cli& cli,
+                                    const CommonOptions& common) {
+  const Json settings = Json::parse(cli.settings_json(
+      {"--output", "--overwrite", "--json", "--quiet", "--profile", "--threads", "--processes", "--config"}));
+  if (fs::exists(options.output / kExperimentFile)) return recorded_scale(options.output, settings);
+  const Scale scale = choose_scale(experiment, options);
+  if (stop_requested()) return {};
+  const auto vocabulary = static_cast<int64_t>(open_training_data(options.data).info().vocabulary_size);
+  write_file(options.output / kPlanFile, plan_text(experiment.plan(scale)));
+  ExperimentRecord record{experiment.name, experiment.question, settings, scale,
+                          scale_table(scale, experiment.full, vocabulary, common.precision)};
+  write_record(options.output, record);
+  return scale;
+}
+
+ResultsByName read_results(const std::vector<PlannedRun>& runs, const fs::path& output) {
+  ResultsByName results;
+  for (const PlannedRun& run : runs) {
+    if (is_finished(output / run.name)) results.emplace(run.name, RunResults(output / run.name));
+  }
+  return results;
+}
+
+}  // namespace
+
+Scale published_scale() {
+  Scale scale;
+  scale.sizes = {"1M", "3M", "9M", "30M"};
+  scale.seeds = 6;
+  scale.batch_tokens = 16384;
+  scale.context = 512;
+  scale.steps = 2'100'000'000 / scale.batch_tokens;
+  scale.peak = 6e-4;
+  scale.warmup = 0.02;
+  scale.taper_start = 0.05;
+  scale.taper_end = 0.4;
+  return scale;
+}
+
+void ExperimentOptions::declare(Cli& cli) {
+  cli.option("--data", data, "prepared folder to train on").value_name("DIR").required();
+  cli.option("--output", output, "folder of the experiment").value_name("DIR").required();
+  const CliOption& by_time = cli.option("--budget", budget, "time for all of it, which decides its size")
+                                 .unit("minutes")
+                                 .above(0)
+                                 .default_text("none");
+  const CliOption& by_paper = cli.flag("--full", is_full, "the published setting; for a machine with a GPU");
+  cli.exclusive({&by_time, &by_paper});
+  cli.flag("--overwrite", overwrites, "begin anew where --output holds the experiment");
+  cli.option("--processes", processes, "runs at once").at_least(1).default_text("measured");
+  cli.option("--sizes", sizes, "of models, by their parameters, with commas between them")
+      .value_name("SIZE,SIZE")
+      .default_text("by the budget");
+  cli.option("--seeds", seeds, "runs of each kind; the first seed is --seed").at_least(1).default_text("by the budget");
+  cli.option("--steps", steps, "of each run").unit("steps").at_least(1).default_text("by the budget");
+  cli.option("--batch-tokens", batch_tokens, "of a step").unit("tokens").at_least(1).default_text("the scale's");
+  cli.option("--context", context, "of a window").unit("tokens").at_least(1).default_text("the scale's");
+  cli.option("--lr", peak, "peak of the learning rate").above(0).default_text("the scale's");
+  cli.option("--warmup-fraction", warmup, "part of the steps in which the learning rate rises")
+      .range(0, 1)
+      .default_text("the scale's");
+  cli.option("--taper-start", taper_start, "part of the steps after which norms taper")
+      .range(0, 1)
+      .default_text("the warm-up's");
+  cli.option("--taper-end", taper_end, "part of the steps after which they are gone")
+      .above(0)
+      .at_most(1)
+      .default_text("the scale's");
+  cli.option("--width", width, "of the residual stream").at_least(1).default_text("the size's");
+  cli.option("--layers", layers, "blocks").at_least(1).default_text("the size's");
+  cli.option("--heads", heads, "of attention").at_least(1).default_text("the size's");
+}
+
+Json pretrain_options(const ExperimentOptions& options, const CommonOptions& common, const Scale& scale,
+                      const std::string& size, const std::string& variant, double anchor, int64_t seed) {
+  Json run;
+  run["data"] = options.data;
+  run["size"] = size;
+  if (options.width > 0) run["width"] = options.width;
+  if (options.layers > 0) run["layers"] = options.layers;
+  if (options.heads > 0) run["heads"] = options.heads;
+  run["context"] = scale.context;
+  run["variant"] = variant;
+  run["anchor"] = anchor;
+  run["steps"] = scale.steps;
+  run["batch-tokens"] = scale.batch_tokens;
+  run["lr"] = scale.peak;
+  run["warmup-fraction"] = scale.warmup;
+  run["taper-start"] = scale.taper_start;
+  run["taper-end"] = scale.taper_end;
+  run["seed"] = seed;
+  run["precision"] = common.precision;
+  run["device"] = common.device;
+  run["eval-every"] = std::max<int64_t>(1, scale.steps / kEvaluations);
+  run["eval-tokens"] = kEvaluationTokens;
+  run["save-every"] = std::clamp<int64_t>(scale.steps / kEvaluations, 1, 250);
+  run["keep-last"] = 1;
+  run["sample-tokens"] = 0;
+  return run;
+}
+
+int run_experiment(const Experiment& experiment, const ExperimentOptions& options, const Cli& cli,
+                   const CommonOptions& common) {
+  open_training_data(options.data);
+  open_validation_data(options.data);
+  make_folder(options);
+  const std::optional<Scale> scale = begin_or_go_on(experiment, options, cli, common);
+  if (!scale) return 0;
+  print_message(fmt::format("{}: {} steps of {} tokens, models {}, {} seeds", experiment.name, scale->steps,
+                            scale->batch_tokens, fmt::join(scale->sizes, " "), scale->seeds));
+  const std::vector<PlannedRun> runs = read_plan(options.output / kPlanFile);
+  PlanOptions plan;
+  plan.output = options.output;
+  plan.processes = options.processes;
+  plan.threads = common.threads;
+  plan.go_on = "the same command";
+  const PlanResult result = run_plan(runs, plan);
+  if (result.was_stopped) return 0;
+  std::vector<ResultTable> tables = experiment.tables(*scale, read_results(runs, options.output));
+  tables.push_back(recorded_scale_table(options.output));
+  const Json json = write_tables(options.output, experiment.name, experiment.question, tables);
+  if (common.json) {
+    write_result(json.dump() + "\n");
+  } else {
+    for (const ResultTable& table : tables) write_result(to_text(table) + "\n");
+  }
+  require_all_finished(result, plan);
+  return 0;
+}
+
+std::vector<std::string> parse_sizes(const std::string& option, const std::string& text) {
+  std::vector<std::string> sizes = split_at_commas(text);
+  for (const std::string& size : sizes) {
+    const std::vector<std::string> known = size_names();
+    require_usage(std::count(known.begin(), known.end(), size) == 1, "{}: unknown size; got '{}', want some of {}",
+                  option, size, fmt::join(known, ","));
+    require_usage(std::count(sizes.begin(), sizes.end(), size) == 1, "{}: got {} twice", option, size);
+  }
+  return sizes;
+}
+
+std::vector<double> parse_numbers(const std::string& option, const std::string& text, double least) {
+  std::vector<double> numbers;
+  for (const std::string& part : split_at_commas(text)) {
+    char* end = nullptr;
+    const double number = std::strtod(part.c_str(), &end);
+    const bool is_number = !part.empty() && *end == 0 && std::isfinite(number) && number >= least;
+    require_usage(is_number, "{}: got '{}', want numbers of at least {:g} with commas between them", option, part,
+                  least);
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+std::string short_number(double value) { return fmt::format("{:g}", value); }
+
+}  // namespace taper

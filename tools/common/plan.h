@@ -1,0 +1,32 @@
+// A plan: a file of training runs, JSON lines, one run a line:
+//   {"name": "all-seed0", "program": "pretrain", "options": {"data": "tokens", "size": "1M", "steps": 500, "seed": 0}}
+//   name     letters, digits, '.', '_', '-': the run's folder within the plan's
+//   program  pretrain or finetune
+//   options  the program's options without dashes: text, numbers, true for a flag; but for those a plan sets itself
+//            (output, resume, overwrite, json, quiet, config, live, profile)
+//   after    optional: the name of an earlier run, which must have finished before this one begins
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace taper {
+
+struct PlannedRun {
+  std::string name;
+  std::string program;
+  nlohmann::ordered_json options;
+  std::string after;
+};
+
+// UsageError with file and line for anything else than the above, and for an empty plan.
+std::vector<PlannedRun> read_plan(const std::filesystem::path& file);
+std::string plan_text(const std::vector<PlannedRun>& runs);
+
+// A run's options as a command line.
+std::vector<std::string> arguments_of(const nlohmann::ordered_json& options);
+
+}  // namespace taper

@@ -1,0 +1,303 @@
+#include "tools/common/run_plan.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <optional>
+#include <thread>
+
+#include "engine/core/error.h"
+#include "engine/core/interrupt.h"
+#include "engine/core/parallel.h"
+#include "engine/io/json_text.h"
+#include "engine/io/read_file.h"
+#include "model/model_folder.h"
+#include "tools/common/child_process.h"
+#include "tools/common/core_use.h"
+#include "tools/common/run_settings.h"
+#include "tools/common/run_tool.h"
+#include "train/progress.h"
+
+namespace taper {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using Json = nlohmann::ordered_json;
+
+constexpr uint64_t kMaxJsonBytes = 1 << 20;
+constexpr auto kPollTime = std::chrono::milliseconds(50);
+constexpr auto kReportTime = std::chrono::seconds(15);
+
+// Held by this process and its children: a plan is not begun a second time while a run of the first still saves.
+class FolderLock {
+ public:
+  explicit FolderLock(const fs::path& folder) : descriptor_(open((folder / ".lock").c_str(), O_RDWR | O_CREAT, 0644)) {
+    require_usage(descriptor_ >= 0, "output: {} cannot be written", folder.string());
+    const bool is_ours = flock(descriptor_, LOCK_EX | LOCK_NB) == 0;
+    if (!is_ours) close(descriptor_);
+    require_usage(is_ours, "output: a plan is being run in {} already; wait for it or stop it", folder.string());
+  }
+  ~FolderLock() { close(descriptor_); }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int descriptor_;
+};
+
+Json read_json(const fs::path& file) {
+  return fs::exists(file) ? Json::parse(read_file(file, kMaxJsonBytes), nullptr, false) : Json();
+}
+
+void check_finished_run(const PlannedRun& run, const fs::path& folder) {
+  const Json settings = read_json(folder / kRunSettingsFile);
+  for (const auto& [key, value] : run.options.items()) {
+    const Json was = settings.is_object() && settings.contains(key) ? settings[key] : Json();
+    const bool is_same = was == value || (was.is_null() && value == false);
+    require_usage(is_same,
+                  "plan: {} is a finished run with another {}; got {}, want {}; remove it, or choose another "
+                  "output folder",
+                  folder.string(), key, shown(was), shown(value));
+  }
+}
+
+int64_t steps_of(const PlannedRun& run) {
+  const bool is_given = run.options.contains("steps") && run.options["steps"].is_number_integer();
+  return is_given ? run.options["steps"].get<int64_t>() : (run.program == "finetune" ? 300 : 2000);
+}
+
+// Steps a run has behind it, from the end of its metrics; 0 where nothing can be read.
+int64_t steps_done(const fs::path& folder) {
+  constexpr std::streamoff kTail = 4096;
+  std::ifstream file(folder / "metrics.jsonl", std::ios::ate);
+  if (!file) return 0;
+  file.seekg(std::max<std::streamoff>(0, std::streamoff(file.tellg()) - kTail));
+  int64_t steps = 0;
+  for (std::string line; std::getline(file, line);) {
+    const Json json = Json::parse(line, nullptr, false);
+    if (json.is_object() && json.contains("step") && json["step"].is_number_integer()) {
+      steps = json["step"].get<int64_t>() + (json.contains("loss") ? 1 : 0);
+    }
+  }
+  return steps;
+}
+
+std::string last_line(const fs::path& log) {
+  std::ifstream file(log);
+  std::string last;
+  for (std::string line; std::getline(file, line);) last = line;
+  return last;
+}
+
+class PlanRunner {
+ public:
+  PlanRunner(const std::vector<PlannedRun>& runs, const PlanOptions& options)
+      : options_(options), cores_(options.threads > 0 ? options.threads : thread_count()) {
+    for (const PlannedRun& run : runs) {
+      Job job{run, options.output / run.name};
+      if (is_finished(job.folder)) {
+        check_finished_run(run, job.folder);
+        job.state = State::finished;
+      }
+      jobs_.push_back(std::move(job));
+    }
+    fs::create_directories(options.output / "logs");
+  }
+
+  PlanResult run() {
+    print_message(fmt::format("plan: {} runs, {} of them finished before", jobs_.size(), count(State::finished)));
+    decide_cores();
+    for (Job& job : jobs_) job.steps_before = job.state == State::finished ? steps_of(job.run) : steps_done(job.folder);
+    begin_ = last_report_ = Clock::now();
+    while (!stop_requested() && (start_runs(), count(State::running) > 0)) wait_for_change();
+    if (stop_requested()) return stop();
+    PlanResult result;
+    for (const Job& job : jobs_) {
+      if (job.state != State::finished) result.failed.push_back(job.run.name);
+    }
+    return result;
+  }
+
+ private:
+  enum class State { waiting, running, finished, failed };
+  struct Job {
+    PlannedRun run;
+    fs::path folder;
+    State state = State::waiting;
+    CoreUse cores{};
+    double tokens_per_step = 1;
+    int64_t steps_before = 0;  // when this process began
+    std::optional<ChildProcess> child{};
+  };
+
+  int64_t count(State state) const {
+    return std::count_if(jobs_.begin(), jobs_.end(), [&](const Job& job) { return job.state == state; });
+  }
+
+  void decide_cores() {
+    CoreUses uses(options_.output);
+    for (Job& job : jobs_) {
+      if (stop_requested()) return;
+      if (job.state == State::finished) continue;
+      const auto same = std::count_if(jobs_.begin(), jobs_.end(),
+                                      [&](const Job& other) { return shape_of(other.run) == shape_of(job.run); });
+      if (options_.processes > 0) {
+        const int processes = std::min(options_.processes, cores_);
+        uses.set(job.run, {processes, cores_ / processes, 0});
+      }
+      job.cores = uses.of(job.run, static_cast<int>(same));
+    }
+  }
+
+  // In the plan's order, as long as there are cores for the next one.
+  void start_runs() {
+    for (Job& job : jobs_) {
+      if (job.state != State::waiting) continue;
+      const State before = state_before(job);
+      if (before == State::failed) {
+        job.state = State::failed;
+        print_message(fmt::format("plan: {} is left out: {} has failed", job.run.name, job.run.after));
+        continue;
+      }
+      if (before != State::finished || !has_room(job)) return;
+      start(job);
+    }
+  }
+
+  State state_before(const Job& job) const {
+    for (const Job& other : jobs_) {
+      if (other.run.name == job.run.after) return other.state;
+    }
+    return State::finished;
+  }
+
+  bool has_room(const Job& job) const {
+    int used = 0;
+    for (const Job& other : jobs_) {
+      if (other.state == State::running) used += other.cores.threads;
+    }
+    return used == 0 || used + job.cores.threads <= cores_;
+  }
+
+  void start(Job& job) {
+    std::vector<std::string> arguments = arguments_of(job.run.options);
+    arguments.push_back("--output=" + job.folder.string());
+    if (!job.run.options.contains("threads")) arguments.push_back("--threads=" + std::to_string(job.cores.threads));
+    arguments.push_back("--json");
+    if (!complete_checkpoints(job.folder).empty()) {
+      arguments.push_back("--resume");
+    } else if (fs::exists(job.folder)) {
+      arguments.push_back("--overwrite");
+    }
+    const fs::path log = log_of(job);
+    job.child.emplace(sibling_program(job.run.program), arguments, log, log);
+    job.state = State::running;
+    print_message(fmt::format("plan: {} {}", job.run.name,
+                              arguments.back() == "--resume" ? "goes on where it was stopped" : "begins"));
+  }
+
+  fs::path log_of(const Job& job) const { return options_.output / "logs" / (job.run.name + ".txt"); }
+
+  void wait_for_change() {
+    std::this_thread::sleep_for(kPollTime);
+    for (Job& job : jobs_) {
+      const std::optional<int> code = job.state == State::running ? job.child->poll() : std::nullopt;
+      if (code) end(job, *code);
+    }
+    if (Clock::now() - last_report_ > kReportTime) report();
+  }
+
+  void end(Job& job, int code) {
+    job.child.reset();
+    if (code == 0 && is_finished(job.folder)) {
+      job.state = State::finished;
+      report();
+    } else if (!stop_requested()) {
+      job.state = State::failed;
+      print_message(fmt::format("plan: {} failed with exit code {}: {}; see {}", job.run.name, code,
+                                last_line(log_of(job)), log_of(job).string()));
+    } else {
+      job.state = State::waiting;
+    }
+  }
+
+  void report() {
+    last_report_ = Clock::now();
+    std::string running;
+    for (const Job& job : jobs_) {
+      if (job.state != State::running) continue;
+      running += fmt::format(", {} at step {}/{}", job.run.name, steps_done(job.folder), steps_of(job.run));
+    }
+    print_message(
+        fmt::format("plan: {} of {} runs finished{}{}", count(State::finished), jobs_.size(), running, time_left()));
+  }
+
+  // By the tokens still to be read, each as dear as its run's measured speed says or, without, as any other.
+  std::string time_left() const {
+    double done = 0, left = 0;
+    for (const Job& job : jobs_) {
+      if (job.state == State::failed) continue;
+      const double step = step_cost(job);
+      const int64_t steps = job.state == State::finished ? steps_of(job.run) : steps_done(job.folder);
+      done += step * static_cast<double>(steps - job.steps_before);
+      left += step * static_cast<double>(steps_of(job.run) - steps);
+    }
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
+    return done > 0 && left > 0 ? ", " + format_duration(seconds * left / done) + " left" : "";
+  }
+
+  static double step_cost(const Job& job) {
+    const double tokens = job.run.options.contains("batch-tokens") ? job.run.options["batch-tokens"].get<double>() : 1;
+    return job.cores.tokens_per_s > 0 ? tokens / job.cores.tokens_per_s : tokens;
+  }
+
+  PlanResult stop() {
+    for (Job& job : jobs_) {
+      if (job.state == State::running) job.child->send(SIGTERM);
+    }
+    while (count(State::running) > 0) {
+      std::this_thread::sleep_for(kPollTime);
+      for (Job& job : jobs_) {
+        const std::optional<int> code = job.state == State::running ? job.child->poll() : std::nullopt;
+        if (code) end(job, *code);
+      }
+    }
+    print_message(fmt::format("plan: stopped with {} of {} runs finished, the others saved; go on with: {}",
+                              count(State::finished), jobs_.size(), options_.go_on));
+    PlanResult result;
+    result.was_stopped = true;
+    return result;
+  }
+
+  const PlanOptions& options_;
+  int cores_;
+  std::vector<Job> jobs_;
+  Clock::time_point begin_, last_report_;
+};
+
+}  // namespace
+
+bool is_finished(const fs::path& run) { return fs::exists(run / "summary.json"); }
+
+PlanResult run_plan(const std::vector<PlannedRun>& runs, const PlanOptions& options) {
+  std::error_code error;
+  fs::create_directories(options.output, error);
+  require_usage(fs::is_directory(options.output), "output: {} cannot be made: {}", options.output.string(),
+                error ? error.message() : "it is a file");
+  const FolderLock lock(options.output);
+  return PlanRunner(runs, options).run();
+}
+
+void require_all_finished(const PlanResult& result, const PlanOptions& options) {
+  require(result.failed.empty(), "plan: {} of its runs failed: {}; see {}", result.failed.size(),
+          fmt::format("{}", fmt::join(result.failed, ", ")), (options.output / "logs").string());
+}
+
+}  // namespace taper

@@ -1,0 +1,92 @@
+#include "tools/common/run_results.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <sstream>
+
+#include "engine/core/error.h"
+#include "engine/io/read_file.h"
+#include "tools/common/run_settings.h"
+
+namespace taper {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr uint64_t kMaxJsonBytes = 1 << 20;
+constexpr uint64_t kMaxMetricsBytes = uint64_t{4} << 30;
+
+Json read_object(const fs::path& file) {
+  if (!fs::exists(file)) return {};
+  Json json = Json::parse(read_file(file, kMaxJsonBytes), nullptr, false);
+  require(json.is_object(), "{}: is damaged; want a JSON object", file.string());
+  return json;
+}
+
+}  // namespace
+
+double Curve::mean(double begin, double end) const {
+  double sum = 0;
+  int64_t count = 0;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (steps[i] < begin || steps[i] >= end) continue;
+    sum += values[i];
+    ++count;
+  }
+  return count > 0 ? sum / static_cast<double>(count) : kNone;
+}
+
+double Curve::greatest() const { return values.empty() ? kNone : *std::max_element(values.begin(), values.end()); }
+
+RunResults::RunResults(const fs::path& folder)
+    : folder_(folder),
+      summary_(read_object(folder / "summary.json")),
+      settings_(read_object(folder / kRunSettingsFile)) {
+  std::istringstream file(read_file(folder / "metrics.jsonl", kMaxMetricsBytes));
+  for (std::string line; std::getline(file, line);) {
+    Json json = Json::parse(line, nullptr, false);
+    // The last line of a run that was killed may be half a line.
+    if (json.is_object() && json.contains("step") && json["step"].is_number()) lines_.push_back(std::move(json));
+  }
+}
+
+double RunResults::summary_number(const std::string& key) const {
+  const bool is_there = summary_.is_object() && summary_.contains(key) && summary_[key].is_number();
+  return is_there ? summary_[key].get<double>() : kNone;
+}
+
+Curve RunResults::curve(const std::string& key) const {
+  Curve curve;
+  for (const Json& line : lines_) {
+    if (!line.contains(key) || !line[key].is_number() || (key == "gate" && !line.contains("loss"))) continue;
+    curve.steps.push_back(line["step"].get<double>());
+    curve.values.push_back(line[key].get<double>());
+  }
+  return curve;
+}
+
+double mean_of(const std::vector<double>& values) {
+  if (values.empty()) return kNone;
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+double deviation_of(const std::vector<double>& values) {
+  if (values.size() < 2) return kNone;
+  const double mean = mean_of(values);
+  double sum = 0;
+  for (const double value : values) sum += (value - mean) * (value - mean);
+  return std::sqrt(sum / static_cast<double>(values.size() - 1));
+}
+
+double median_of(std::vector<double> values) {
+  if (values.empty()) return kNone;
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+}  // namespace taper
