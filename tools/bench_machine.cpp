@@ -18,8 +18,6 @@
 namespace taper {
 namespace {
 
-using cpu::Gemm;
-
 struct Model {
   const char* name;
   int64_t width, layers, vocabulary, tokens;  // tokens of a training step
