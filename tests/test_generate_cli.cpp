@@ -292,4 +292,6 @@ TEST_CASE("decode-bench and last-token-bench: the documented keys") {
                                           {"--model", model.path(), "--tokens", "2", "--repeat", "1", "--json"});
   CHECK(nlohmann::json::parse(baseline.out).at("normed").at("tokens_per_s").at("median") > 0);
   CHECK(test::run_process(test::binary("decode-bench"), {"--model", model.path(), "--plan", "folded"}).exit_code == 2);
+  // Without --tokens, as many as the model's context holds.
+  CHECK(test::run_process(test::binary("decode-bench"), {"--model", model.path(), "--repeat", "1"}).exit_code == 0);
 }

@@ -37,7 +37,7 @@ void check_known_answers(const char* name, double loss_tolerance, double logit_t
   const auto rows = expected["ids"].get<std::vector<std::vector<int32_t>>>();
   const RowsEvaluation got = evaluate_rows(model, Gate{}, rows);
   const double want_loss = expected["loss"];
-  CHECK(std::abs(got.loss - want_loss) <= loss_tolerance);
+  CHECK(std::abs(got.loss.value() - want_loss) <= loss_tolerance);
   double worst = 0;
   for (size_t row = 0; row < rows.size(); ++row) {
     const auto want = expected["last_logits"][row].get<std::vector<double>>();

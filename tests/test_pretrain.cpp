@@ -93,6 +93,12 @@ TEST_CASE("pretrain: a run, its folder, and what evaluate and train-bench say of
   }
   CHECK(bench["loss"] == nlohmann::json::parse(last)["loss"]);
 
+  SUBCASE("the run's tokenizer prepares more data") {
+    prepared.folder.write("more.txt", "once upon a time");
+    CHECK(call("prepare", {"--tokenizer", prepared.path("run"), "--input", prepared.path("more.txt"), "--output",
+                           prepared.path("more")})
+              .exit_code == 0);
+  }
   SUBCASE("the folder's configuration repeats it") {
     const nlohmann::json again = result_of(
         call("pretrain", {"--config", prepared.path("run/config.json"), "--output", prepared.path("again"), "--json"}));

@@ -55,8 +55,8 @@ Json evaluate_ids(const Transformer& model, const Options& options) {
                   model.config().context);
   }
   const RowsEvaluation result = evaluate_rows(model, Gate{model.config().gate}, rows);
-  require_finite(result.loss);
-  return {{"loss", result.loss}, {"last_logits", result.last_logits}};
+  if (result.loss) require_finite(*result.loss);
+  return {{"loss", result.loss ? Json(*result.loss) : Json()}, {"last_logits", result.last_logits}};
 }
 
 Json to_json(const Evaluation& result) {

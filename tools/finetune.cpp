@@ -6,9 +6,9 @@
 #include <cmath>
 
 #include "engine/core/error.h"
-#include "engine/io/json_text.h"
 #include "engine/core/interrupt.h"
 #include "engine/io/atomic_file.h"
+#include "engine/io/json_text.h"
 #include "engine/io/read_file.h"
 #include "model/model_folder.h"
 #include "model/with_variant.h"

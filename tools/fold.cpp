@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <optional>
 #include <vector>
 
 #include "data/tokenizer.h"
@@ -42,7 +43,7 @@ std::vector<std::vector<int32_t>> check_tokens(const ModelConfig& config) {
 struct Check {
   double difference = 0;  // greatest, over all positions
   double allowed = 0;
-  double loss_before = 0, loss_after = 0;
+  std::optional<double> loss_before, loss_after;  // absent where a row is one token
 };
 
 Check compare(const Transformer& model, const Transformer& folded) {
@@ -65,6 +66,8 @@ Check compare(const Transformer& model, const Transformer& folded) {
   check.loss_after = evaluate_rows(folded, Gate{0}, rows).loss;
   return check;
 }
+
+nlohmann::json to_json(std::optional<double> number) { return number ? nlohmann::json(*number) : nlohmann::json(); }
 
 bool is_same_folder(const std::filesystem::path& a, const std::filesystem::path& b) {
   std::error_code error;
@@ -96,8 +99,8 @@ int run(int argc, char** argv) {
   print_message(fmt::format("{}: {} of {} norms left, logits differ by {:.3g} at most", output.string(),
                             norm_count(folded.config()), norm_count(model.config()), check.difference));
   const nlohmann::json result = {{"max_logit_difference", check.difference},
-                                 {"loss_before", check.loss_before},
-                                 {"loss_after", check.loss_after},
+                                 {"loss_before", to_json(check.loss_before)},
+                                 {"loss_after", to_json(check.loss_after)},
                                  {"norms_left", norm_count(folded.config())}};
   write_result(result.dump() + "\n");
   return 0;

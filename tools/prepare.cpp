@@ -11,6 +11,7 @@
 
 #include "engine/core/error.h"
 #include "tools/common/cli.h"
+#include "tools/common/open_tokenizer.h"
 #include "tools/common/run_tool.h"
 
 namespace {
@@ -63,7 +64,7 @@ int main(int argc, char** argv) {
     double valid_fraction = taper::kDefaultValidFraction;
     taper::PrepareOptions options;
     taper::Cli cli("prepare", "Turns a corpus into token shards for training.");
-    cli.option("--tokenizer", tokenizer_path, "folder of the tokenizer").required().value_name("DIR");
+    cli.option("--tokenizer", tokenizer_path, "folder of the tokenizer, a model or a run").required().value_name("DIR");
     cli.option("--input", options.input,
                "text, .jsonl, .zst of either, token files (.bin), or folders of these; - is stdin")
         .required()
@@ -85,7 +86,7 @@ int main(int argc, char** argv) {
     options.seed = common.seed;
     if (fraction.is_given()) options.valid_fraction = valid_fraction;
     options.on_progress = progress_lines();
-    const taper::Tokenizer tokenizer = taper::Tokenizer::load(tokenizer_path);
+    const taper::Tokenizer tokenizer = taper::open_tokenizer(tokenizer_path);
     const auto made = taper::prepare(tokenizer, options);
     if (!made) {
       taper::print_message("prepare: stopped; nothing was written");

@@ -23,6 +23,7 @@
 #include "engine/core/interrupt.h"
 #include "engine/io/json_text.h"
 #include "tools/common/cli.h"
+#include "tools/common/open_tokenizer.h"
 #include "tools/common/run_tool.h"
 
 namespace taper {
@@ -144,7 +145,7 @@ void train(const TrainOptions& options, const CommonOptions& common) {
 }
 
 void encode(const CodeOptions& options, Special special) {
-  const Tokenizer tokenizer = Tokenizer::load(options.tokenizer);
+  const Tokenizer tokenizer = open_tokenizer(options.tokenizer);
   const std::vector<std::int32_t> ids = tokenizer.encode(read_all(options.input), special);
   std::string text = "[";
   for (std::size_t i = 0; i < ids.size(); ++i)
@@ -168,7 +169,7 @@ std::vector<std::int32_t> parse_ids(const std::string& text, const std::string& 
 }
 
 void decode(const CodeOptions& options) {
-  const Tokenizer tokenizer = Tokenizer::load(options.tokenizer);
+  const Tokenizer tokenizer = open_tokenizer(options.tokenizer);
   const std::string name = options.input == "-" ? "standard input" : options.input;
   write_result(tokenizer.decode(parse_ids(read_all(options.input), name, tokenizer.vocab_size())));
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,7 +45,7 @@ void require_finite(double loss);
 // Mean next-token loss over rows of ids, and the logits at the last position of each row. Error where a row is empty,
 // too long or has an id outside the vocabulary, or a logit is not finite; the loss is 0 where no row has two ids.
 struct RowsEvaluation {
-  double loss = 0;
+  std::optional<double> loss;  // absent where no row has a next token
   std::vector<std::vector<double>> last_logits;
 };
 RowsEvaluation evaluate_rows(const Transformer& model, Gate gate, const std::vector<std::vector<int32_t>>& rows);

@@ -33,7 +33,10 @@ void print_plan(const Transformer& model, const Trainer& trainer, const OpenedDa
   }
 }
 
-std::string settings_of(const Cli& cli) { return cli.settings_json({"--overwrite", "--json", "--quiet", "--profile"}); }
+// All that repeats the run; how one call shows it is not part of it.
+std::string settings_of(const Cli& cli) {
+  return cli.settings_json({"--overwrite", "--json", "--quiet", "--profile", "--live"});
+}
 
 nlohmann::ordered_json summary_of(const RunResult& result) {
   nlohmann::ordered_json summary;
@@ -127,8 +130,6 @@ int train_and_report(Transformer& model, Trainer& trainer, const OpenedData& dat
 
 void write_run_config(const Cli& cli, const RunOptions& run) {
   write_file(run.folder / kRunSettingsFile, settings_of(cli));
-  write_file(run.folder / "config.json",
-             cli.settings_json({"--overwrite", "--json", "--quiet", "--profile", "--live"}));
 }
 
 void check_run_config(const Cli& cli, const RunOptions& run) { require_same_settings(run.folder, settings_of(cli)); }

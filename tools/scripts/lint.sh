@@ -13,7 +13,7 @@ tools/scripts/house_rules.sh || failed=1
 if [ "${TIDY:-changed}" = all ]; then
   files=$(git ls-files '*.cpp')
 else
-  files=$(git diff --name-only --diff-filter=d HEAD -- '*.cpp')
+  files=$(git diff --name-only --diff-filter=d HEAD -- '*.cpp'; git ls-files --others --exclude-standard '*.cpp')
 fi
 if [ -n "$files" ]; then
   echo "lint: clang-tidy" >&2

@@ -21,20 +21,23 @@
 namespace taper {
 namespace {
 
-constexpr int64_t kMostTokens = int64_t{1} << 30;
+constexpr int64_t kMostTokens = int64_t{1} << 30, kTokens = 256;
 
 struct Options {
   std::filesystem::path model;
   std::string size = "30M";
   std::string plan = "all";
-  int64_t tokens = 256, prompt_tokens = 1, batch = 1, repeat = 5;
+  int64_t tokens = 0, prompt_tokens = 1, batch = 1, repeat = 5;  // tokens 0: kTokens, or what the context holds
 
   explicit Options(Cli& cli) {
-    CliOption& by_model = cli.option("--model", model, "a model's folder").value_name("DIR");
+    CliOption& by_model = cli.option("--model", model, "a model's folder, or a run's").value_name("DIR");
     CliOption& by_size = cli.choice("--size", size, size_names(), "a random model of this size instead");
     cli.exclusive({&by_model, &by_size});
     cli.choice("--plan", plan, {"normed", "scaled", "folded", "all"}, "what tapered norms are while decoding");
-    cli.option("--tokens", tokens, "timed, for each sequence").unit("tokens").range(1, kMostTokens);
+    cli.option("--tokens", tokens, "timed, for each sequence")
+        .unit("tokens")
+        .range(1, kMostTokens)
+        .default_text(fmt::format("{}, fewer where the model's context is shorter", kTokens));
     cli.option("--prompt-tokens", prompt_tokens, "before that, not timed").unit("tokens").range(1, kMostTokens);
     cli.option("--batch", batch, "sequences decoded together").at_least(1).at_most(1024);
     cli.option("--repeat", repeat, "timed runs of each plan").at_least(1).at_most(10000);
@@ -62,9 +65,11 @@ int run(int argc, char** argv) {
   Options options(cli);
   const CommonOptions common = cli.parse(argc, argv);
   const Dtype dtype = decode_dtype(common);
-  const int64_t positions = options.prompt_tokens + options.tokens;
   const Transformer model =
       options.model.empty() ? random_model(options.size, 512, common.seed) : load_model(options.model);
+  if (options.tokens == 0)
+    options.tokens = std::clamp<int64_t>(model.config().context - options.prompt_tokens, 1, kTokens);
+  const int64_t positions = options.prompt_tokens + options.tokens;
   require_usage(positions <= model.config().context,
                 "--prompt-tokens and --tokens: {} positions do not fit; the model's context is {} tokens", positions,
                 model.config().context);
