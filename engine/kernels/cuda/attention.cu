@@ -1,3 +1,5 @@
+#include <initializer_list>
+
 #include "engine/kernels/cuda/attention_layout.h"
 
 namespace taper::cuda {
@@ -29,6 +31,13 @@ __global__ void __launch_bounds__(kThreads) sum_dy_y(Compute<T>* delta, const T*
   }
 }
 
+bool suits_mma(const AttentionOptions& options, std::initializer_list<ConstView> views) {
+  for (const ConstView& view : views) {
+    if (reinterpret_cast<uintptr_t>(view.data) % 16 != 0) return false;
+  }
+  return views.begin()->dtype == Dtype::bf16 && options.head_size <= 128 && options.head_size % 8 == 0;
+}
+
 }  // namespace
 }  // namespace taper::cuda
 
@@ -36,6 +45,7 @@ namespace taper {
 
 void cuda::attention_fwd(Out y, Out lse, In qkv, AttentionOptions options) {
   const AttentionForward a{y.data, lse.data, qkv.data, AttentionLayout(qkv, options), options.scale};
+  if (suits_mma(options, {qkv, y})) return attend_mma(a);
   attend_plain(a, qkv.dtype);
 }
 
@@ -49,9 +59,10 @@ void cuda::attention_bwd(Acc dqkv, In dy, In y, In lse, In qkv, AttentionOptions
     gpu::launch(sum_dy_y<T>, gpu::Grid(gpu::blocks_for(rows * kRowThreads, kThreads, kMostBlocks)), kThreads, 0,
                 gpu::stream(), delta.data(), dy.as<T>(), y.as<T>(), layout);
     const bool is_dqkv_f32 = std::is_same_v<T, bf16> && dqkv.dtype == Dtype::f32;
-    attend_plain_backward(
-        {dqkv.data, is_dqkv_f32, dqkv.add, dy.data, lse.data, delta.data(), qkv.data, layout, options.scale},
-        qkv.dtype);
+    const AttentionBackward b{dqkv.data,    is_dqkv_f32, dqkv.add, dy.data,      lse.data,
+                              delta.data(), qkv.data,    layout,   options.scale};
+    if (suits_mma(options, {qkv, dy, dqkv})) return attend_mma_backward(b);
+    attend_plain_backward(b, qkv.dtype);
   });
 }
 
