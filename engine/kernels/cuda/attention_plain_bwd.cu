@@ -32,8 +32,7 @@ class Pair {
         dy_(q_ + Tile::kRowTile),
         k_(dy_ + Tile::kRowTile),
         v_(k_ + Tile::kRowTile),
-        p_(v_ + Tile::kRowTile),
-        ds_(p_ + Tile::kScoreTile) {}
+        weights_(v_ + Tile::kRowTile) {}
 
   __device__ void load_queries(int64_t head, int64_t block, int chunk) const {
     const int64_t first = block * Tile::kTile, count = a_.l.tokens - first, width = a_.l.y_width();
@@ -46,10 +45,9 @@ class Pair {
     load_tile<Tile>(v_, qkv_rows(a_.l.value_head(kv_head), block), chunk, C(1));
   }
 
-  // p and ds of the pair, left in shared memory; a barrier must follow before they are read. With one chunk the tiles
-  // hold the rows already.
-  __device__ void scores(int64_t head, int64_t query_block, int64_t key_block) const {
-    typename Tile::Scores p = {}, dp = {};
+  // p and ds of the pair. With one chunk the tiles hold the rows already.
+  __device__ void scores(int64_t head, int64_t query_block, int64_t key_block, typename Tile::Scores& p,
+                         typename Tile::Scores& ds) const {
     const int chunks = Tile::chunks(a_.l.size);
     for (int chunk = 0; chunk < chunks; ++chunk) {
       if (chunks > 1) {
@@ -60,7 +58,7 @@ class Pair {
       }
       const int columns = columns_of<Tile>(a_.l.size, chunk);
       add_scores<Tile>(p, q_, k_, columns);
-      add_scores<Tile>(dp, dy_, v_, columns);
+      add_scores<Tile>(ds, dy_, v_, columns);
     }
     const int64_t first = query_block * Tile::kTile, at = a_.l.stat_offset(b_, head) + first;
     GPU_UNROLL
@@ -72,11 +70,17 @@ class Pair {
       for (int j = 0; j < Tile::kKeys; ++j) {
         const bool is_seen = exists && (query_block > key_block || Tile::key(j) <= row);
         p[i][j] = is_seen ? std::exp(p[i][j] - lse) : C(0);
-        dp[i][j] = p[i][j] * (dp[i][j] - delta);
+        ds[i][j] = p[i][j] * (ds[i][j] - delta);
       }
     }
-    store_scores<Tile>(p_, p);
-    store_scores<Tile>(ds_, dp);
+  }
+
+  // p or ds where all threads can read it; the one before is read no more.
+  __device__ const C* share(const typename Tile::Scores& scores) const {
+    __syncthreads();
+    store_scores<Tile>(weights_, scores);
+    __syncthreads();
+    return weights_;
   }
 
   __device__ void put(int64_t head, int64_t block, int chunk, const typename Tile::Sums& sums, C factor) const {
@@ -88,8 +92,6 @@ class Pair {
   __device__ const C* q() const { return q_; }
   __device__ const C* dy() const { return dy_; }
   __device__ const C* k() const { return k_; }
-  __device__ const C* p() const { return p_; }
-  __device__ const C* ds() const { return ds_; }
 
  private:
   __device__ HeadRows<T> qkv_rows(int64_t head, int64_t block) const {
@@ -99,7 +101,7 @@ class Pair {
 
   const Arguments<T, G>& a_;
   const int64_t b_;
-  C *q_, *dy_, *k_, *v_, *p_, *ds_;
+  C *q_, *dy_, *k_, *v_, *weights_;
 };
 
 template <class T, class G, class Tile>
@@ -121,14 +123,14 @@ __global__ void __launch_bounds__(kTileThreads, 2) backward_keys(Arguments<T, G>
         tiles.load_queries(head, block, 0);
         __syncthreads();
       }
-      tiles.scores(head, block, key_block);
-      __syncthreads();
+      typename Tile::Scores p = {}, ds = {};
+      tiles.scores(head, block, key_block, p, ds);
       if (chunks > 1) {
-        tiles.load_queries(head, block, own);
         __syncthreads();
+        tiles.load_queries(head, block, own);
       }
-      add_product<Tile, true>(dv, tiles.p(), tiles.dy(), Tile::kTile);
-      add_product<Tile, true>(dk, tiles.ds(), tiles.q(), Tile::kTile);
+      add_product<Tile, true>(dv, tiles.share(p), tiles.dy(), Tile::kTile);
+      add_product<Tile, true>(dk, tiles.share(ds), tiles.q(), Tile::kTile);
     }
   }
   tiles.put(a.l.key_head(kv_head), key_block, own, dk, C(1));
@@ -151,13 +153,13 @@ __global__ void __launch_bounds__(kTileThreads, 2) backward_queries(Arguments<T,
       tiles.load_keys(kv_head, key_block, 0);
       __syncthreads();
     }
-    tiles.scores(head, block, key_block);
-    __syncthreads();
+    typename Tile::Scores p = {}, ds = {};
+    tiles.scores(head, block, key_block, p, ds);
     if (chunks > 1) {
-      tiles.load_keys(kv_head, key_block, own);
       __syncthreads();
+      tiles.load_keys(kv_head, key_block, own);
     }
-    add_product<Tile, false>(dq, tiles.ds(), tiles.k(), Tile::kTile);
+    add_product<Tile, false>(dq, tiles.share(ds), tiles.k(), Tile::kTile);
   }
   tiles.put(head, block, own, dq, a.scale);
 }
@@ -165,7 +167,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) backward_queries(Arguments<T,
 template <class T, class G, class Tile>
 void launch_backward(const Arguments<T, G>& a) {
   const AttentionLayout& l = a.l;
-  const size_t shared = (4 * Tile::kRowTile + 2 * Tile::kScoreTile) * sizeof(Compute<T>);
+  const size_t shared = (4 * Tile::kRowTile + Tile::kScoreTile) * sizeof(Compute<T>);
   const int64_t blocks = l.batch * l.blocks(Tile::kTile), chunks = Tile::chunks(l.size);
   const dim3 threads(kSide, kSide);
   gpu::launch(backward_keys<T, G, Tile>, gpu::Grid(blocks * l.kv_heads, 1, chunks), threads, shared, gpu::stream(), a);
@@ -189,6 +191,10 @@ void attend_plain_backward(const AttentionBackward& b, Dtype dtype) {
                             static_cast<C>(b.scale)};
     if constexpr (std::is_same_v<C, double>) {
       launch_backward<T, G, Tiles<C, 32, 64>>(a);
+    } else if constexpr (std::is_same_v<T, bf16>) {
+      launch_backward<T, G, Tiles<C, 64, 64>>(a);  // what suits tensor cores is not here
+    } else if (b.layout.size <= 32) {
+      launch_backward<T, G, Tiles<C, 64, 32>>(a);
     } else if (b.layout.size <= 64) {
       launch_backward<T, G, Tiles<C, 64, 64>>(a);
     } else {

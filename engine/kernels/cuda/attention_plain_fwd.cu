@@ -142,6 +142,10 @@ void attend_plain(const AttentionForward& f, Dtype dtype) {
                          static_cast<C>(f.scale)};
     if constexpr (std::is_same_v<C, double>) {
       launch_attend<T, Tiles<C, 32, 64>>(a);
+    } else if constexpr (std::is_same_v<T, bf16>) {
+      launch_attend<T, Tiles<C, 64, 64>>(a);  // what suits tensor cores is not here
+    } else if (f.layout.size <= 32) {
+      launch_attend<T, Tiles<C, 64, 32>>(a);
     } else if (f.layout.size <= 64) {
       launch_attend<T, Tiles<C, 64, 64>>(a);
     } else {

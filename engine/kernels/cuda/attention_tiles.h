@@ -15,10 +15,10 @@ template <class C_, int kTile_, int kHead_>
 struct Tiles {
   using C = C_;
   static constexpr int kTile = kTile_, kHead = kHead_;
-  static constexpr int kPack = 4;              // columns read at once
-  static constexpr int kRows = kTile / kSide;  // of a tile, a thread's
-  static constexpr int kKeys = kTile / kSide;  // columns of a tile of scores, a thread's: x, x + 16, ...
-  static constexpr int kColumnPacks = kHead / (kSide * kPack);  // packs of columns of a thread: at 4 x, 4 x + 64, ...
+  static constexpr int kPack = kHead < 64 ? 2 : 4;  // columns read at once
+  static constexpr int kRows = kTile / kSide;       // of a tile, a thread's
+  static constexpr int kKeys = kTile / kSide;       // columns of a tile of scores, a thread's: x, x + 16, ...
+  static constexpr int kColumnPacks = kHead / (kSide * kPack);  // packs of columns of a thread, 16 apart
   // Rows apart by an odd number of packs: reads of 8 rows at one column touch every bank once.
   static constexpr int kRowStride = kHead + kPack;
   static constexpr int kScoreStride = kTile + kPack;
