@@ -64,13 +64,16 @@ void TaperNorm::start_taper() const {
   require(b > 0 && std::isfinite(a) && std::isfinite(b),
           "{}: cannot fix c = A / B at taper start; got A = {}, B = {}, want positive finite means of the steps before",
           name_, a, b);
-  inputs_.c.copy_from(Tensor::full({1}, a / b, inputs_.c.dtype()));
+  start_taper_at(a / b);
+}
+
+void TaperNorm::start_taper_at(double c) const {
+  inputs_.c.copy_from(Tensor::full({1}, c, inputs_.c.dtype()));
   copy_to_linear_branch();
 }
 
 void TaperNorm::end_replacement() {
-  inputs_.c.copy_from(Tensor::full({1}, scales_.get(0, TokenKind::ordinary), inputs_.c.dtype()));
-  copy_to_linear_branch();
+  start_taper_at(scales_.get(0, TokenKind::ordinary));
   scales_ = {};
 }
 

@@ -76,6 +76,8 @@ class TaperNorm {
   // c = A / B, gamma_tilde <- gamma, beta_tilde <- beta. Error where B is not positive and finite: nothing was
   // observed.
   void start_taper() const;
+  // The same with a c from elsewhere.
+  void start_taper_at(double c) const;
 
   // Where norms are replaced one after another; absent otherwise.
   const FixedScales& scales() const { return scales_; }

@@ -176,3 +176,43 @@ TEST_CASE("logit-chasing: its table is what the metrics say, and the identity on
     CHECK(rows[i][12]["value"].get<double>() == doctest::Approx(1e3 * radial / count).epsilon(1e-9));
   }
 }
+
+TEST_CASE("taper-sweep, norm-free-from-start and gpt2-table: their losses are those of their runs") {
+  const PreparedStories stories;
+  const auto tables_of = [&](const std::string& program, const Arguments& more) {
+    Arguments arguments = tiny_experiment(stories, program, 30) + more;
+    if (program == "gpt2-table") arguments.erase(arguments.begin() + 14, arguments.begin() + 16);  // --sizes
+    const ProcessResult result = run_process(binary(program), arguments);
+    CAPTURE(result.err);
+    REQUIRE(result.exit_code == 0);
+    return Json::parse(result.out);
+  };
+  const Json sweep = tables_of("taper-sweep", {"--anchors", "0,1", "--starts", "0.1", "--ends", "0.05,0.8"});
+  const Json& points = table_named(sweep, "sweep")["rows"];
+  REQUIRE(points.size() == 4);  // a window that ends before it begins is none
+  CHECK(points[2][5]["value"] == loss_of(stories, "taper-sweep/1M-anchor1-from0.05-to0.4-seed42"));
+  CHECK(points[3][5]["value"] == loss_of(stories, "taper-sweep/1M-anchor0.1-from0.1-to0.8-seed42"));
+
+  const Json from_start = tables_of("norm-free-from-start", {"--lrs", "0.01"});
+  const Json& starts = table_named(from_start, "losses")["rows"];
+  REQUIRE(starts.size() == 4);
+  const char* names[] = {"baseline", "tapered", "fixed", "none"};
+  for (size_t i = 0; i < 4; ++i) {
+    const std::string run = fmt::format("norm-free-from-start/1M-lr0.01-{}-seed42", names[i]);
+    CAPTURE(run);
+    CHECK(starts[i][4]["value"] == loss_of(stories, run));
+    const std::string metrics = read_file(stories.folder() / run / "metrics.jsonl");
+    CHECK(Json::parse(metrics.substr(0, metrics.find('\n')))["gate"] == (i < 2 ? 1.0 : 0.0));
+  }
+
+  const Json gpt2 = tables_of("gpt2-table", {});
+  const Json& variants = table_named(gpt2, "losses")["rows"];
+  REQUIRE(variants.size() == 4);
+  const char* kinds[] = {"vanilla", "fakeln", "internal", "all"};
+  for (size_t i = 0; i < 4; ++i) {
+    CAPTURE(kinds[i]);
+    CHECK(variants[i][3]["value"].get<double>() == doctest::Approx(loss_of(stories, "gpt2-table/gpt2")).epsilon(1e-6));
+    CHECK(variants[i][4]["value"] == loss_of(stories, fmt::format("gpt2-table/corpus1-{}-seed42", kinds[i])));
+    CHECK(variants[i][6]["value"] == (i == 0 ? 1.0 : 0.0));
+  }
+}

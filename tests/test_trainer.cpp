@@ -111,6 +111,30 @@ TEST_CASE("trainer: a taper from step 0 measures its first batch before it start
   CHECK(trainer.step(random_ids({3, 8}, 31, 3), random_ids({3, 8}, 31, 4)).gate < 1.0);
 }
 
+TEST_CASE("trainer: norms that are gone from the start leave a fitted scale, or none") {
+  for (const NormStart start : {NormStart::fixed, NormStart::unit}) {
+    Transformer model(tiny_config(), Precision::f64);
+    model.initialise(1);
+    TrainerOptions from_start = options();
+    from_start.norm_start = start;
+    from_start.schedule.taper_start = from_start.schedule.taper_end = 0;
+    Trainer trainer(model, from_start);
+    const StepReport report = trainer.step(random_ids({3, 8}, 31, 1), random_ids({3, 8}, 31, 2));
+    CHECK(report.gate == 0.0);
+    CHECK(report.aux.has_value());
+    for (const TaperNorm* norm : model.tapered_norms()) {
+      if (start == NormStart::unit) CHECK(norm->c() == 1.0);
+      // The stream starts at about 0.03 a channel, and the fit undoes that.
+      if (start == NormStart::fixed) CHECK(norm->c() > 10.0);
+    }
+    // With unit scales the target is the stream's own scale; a fitted one is that of live norms.
+    if (start == NormStart::unit) {
+      CHECK(trainer.calibration().scale_target().value() == doctest::Approx(report.scale));
+    }
+    CHECK(trainer.step(random_ids({3, 8}, 31, 3), random_ids({3, 8}, 31, 4)).gate == 0.0);
+  }
+}
+
 TEST_CASE("trainer: before taper start gamma_tilde is zero and does not move, at taper start it is gamma") {
   Transformer model(tiny_config("gpt2"), Precision::f32);
   model.initialise(1);

@@ -22,6 +22,15 @@ Transformer resumed_model(const std::string& folder, const ModelConfig& config, 
   return model;
 }
 
+// Without norms from the start the taper has neither length nor schedule.
+void set_norm_start(TrainerOptions& options, const std::string& start) {
+  if (start == "norms") return;
+  require_usage(options.schedule.tapers, "--start: no norm tapers in a baseline; got {}, want another --variant",
+                start);
+  options.norm_start = start == "fixed-scale" ? NormStart::fixed : NormStart::unit;
+  options.schedule.taper_start = options.schedule.taper_end = 0;
+}
+
 int run(int argc, char** argv) {
   RunFlags flags;
   ModelOptions model_options;
@@ -31,11 +40,16 @@ int run(int argc, char** argv) {
   declare_model_options(cli, model_options);
   schedule.declare(cli);
   bool checks_radial = false;
+  std::string norm_start = "norms";
+  cli.choice("--start", norm_start, {"norms", "fixed-scale", "unit-scale"},
+             "what tapering norms are when the run begins: norms, or gone already, their scale c fitted to the first "
+             "batch, or 1");
   cli.flag("--check-radial", checks_radial,
            "check the identity on radial gradients at every step (radial_expected, radial_error in metrics.jsonl)");
   const CommonOptions common = cli.parse(argc, argv);
   TrainerOptions trainer_options = schedule.trainer_options(parse_variant(model_options.variant));
   trainer_options.checks_radial = checks_radial;
+  set_norm_start(trainer_options, norm_start);
   const OpenedData data(flags.data);
   const ModelConfig config = model_config(model_options, data.tokenizer.vocab_size());
   const RunOptions run = flags.run_options("pretrain", common, config.context);

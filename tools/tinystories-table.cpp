@@ -39,11 +39,7 @@ const std::vector<Kind>& all_kinds() {
 // The baseline first, whatever was asked for: all others are compared with it.
 std::vector<Kind> chosen_kinds(const Options& options) {
   std::vector<Kind> chosen{all_kinds()[0]};
-  std::vector<std::string> names;
-  for (size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
-    end = options.kinds.find(',', begin);
-    names.push_back(options.kinds.substr(begin, end - begin));
-  }
+  const std::vector<std::string> names = split_at_commas(options.kinds);
   size_t known = 0;
   for (const Kind& kind : all_kinds()) {
     const bool is_asked_for = std::find(names.begin(), names.end(), kind.name) != names.end();

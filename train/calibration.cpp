@@ -24,6 +24,10 @@ void Calibration::fix() {
   state_.scale_target = state_.scale_mean / (1 - std::pow(decay_, static_cast<double>(state_.observed_steps)));
 }
 
+void Calibration::fix_unit_scales() {
+  for (const TaperNorm* norm : norms_) norm->start_taper_at(1);
+}
+
 CalibrationState Calibration::state() const {
   CalibrationState state = state_;
   for (const TaperNorm* norm : norms_) state.norms.push_back(norm->calibration());

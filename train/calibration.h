@@ -33,6 +33,8 @@ class Calibration {
   // c = A / B, gamma_tilde <- gamma, beta_tilde <- beta in every tapered norm; the target is the bias-corrected mean of
   // s. Error where nothing was observed.
   void fix();
+  // c = 1, with nothing observed; the rest as above. The target is still to be fixed.
+  void fix_unit_scales();
   // The target alone, for a model whose c stands already.
   void fix_target(double target) { state_.scale_target = target; }
 

@@ -108,19 +108,25 @@ StepReport Trainer::step(const StepScalars& scalars, const Tensor& tokens, const
 void Trainer::prepare_calibration(const StepScalars& scalars, const Tensor& tokens) {
   if (fakeln_) return fakeln_->begin_step(scalars.step);
   if (scalars.step < options_.schedule.taper_start || calibration_.is_fixed()) return;
-  if (calibration_.state().observed_steps == 0) {
-    // Taper start at step 0: nothing has run yet, so the step's own batch is measured first.
-    const NoGrad no_grad;
-    StepSums sums;
-    const int64_t windows = tokens.dim(0);
-    for (int64_t b = 0; b < windows; ++b) {
-      const HiddenStates states = model_.hidden(tokens.rows(b, b + 1), Gate{1.0}, true);
-      sums.add_calibration(states.calibration);
-      sums.scale.add(anchor_.measure(states.h, {}));
-    }
-    observe(sums, tokens.numel());
+  const auto count = static_cast<double>(tokens.numel());
+  if (options_.norm_start == NormStart::unit) {
+    calibration_.fix_unit_scales();
+    return calibration_.fix_target(measure_batch(tokens, scalars.gate).scale.s / count);
   }
+  // Taper start at step 0: nothing has run yet, so the step's own batch is measured first.
+  if (calibration_.state().observed_steps == 0) observe(measure_batch(tokens, Gate{1.0}), tokens.numel());
   calibration_.fix();
+}
+
+Trainer::StepSums Trainer::measure_batch(const Tensor& tokens, Gate gate) const {
+  const NoGrad no_grad;
+  StepSums sums;
+  for (int64_t window = 0; window < tokens.dim(0); ++window) {
+    const HiddenStates states = model_.hidden(tokens.rows(window, window + 1), gate, gate.value > 0);
+    sums.add_calibration(states.calibration);
+    sums.scale.add(anchor_.measure(states.h, {}));
+  }
+  return sums;
 }
 
 StepReport Trainer::compute_gradients(Gate gate, const Tensor& tokens, const Tensor& targets) {

@@ -16,6 +16,13 @@
 
 namespace taper {
 
+// What the norms that taper are when the run begins.
+enum class NormStart : uint8_t {
+  live,   // norms, until the schedule's taper start
+  fixed,  // gone already: y = c h gamma_tilde, c fitted to the first batch as at any taper start
+  unit,   // gone already, with c = 1
+};
+
 struct TrainerOptions {
   Schedule schedule;
   double anchor = 0;          // lambda; with fakeln the weight of its auxiliary loss
@@ -27,8 +34,9 @@ struct TrainerOptions {
   double ema_decay = kEmaDecay;
   // In place of the gate's taper: the norms go one after another. The schedule above then tapers nothing.
   std::optional<FakeLnSchedule> fakeln;
-  bool checks_radial = false;       // StepReport::identity, at some cost
-  int64_t micro_batch_windows = 0;  // 0: as many as kActivationBytes hold
+  NormStart norm_start = NormStart::live;  // else the schedule tapers from step 0 to step 0
+  bool checks_radial = false;              // StepReport::identity, at some cost
+  int64_t micro_batch_windows = 0;         // 0: as many as kActivationBytes hold
 };
 
 // What the tensors of one micro-batch may take, roughly. Several small ones cost a little time.
@@ -101,6 +109,7 @@ class Trainer {
  private:
   struct StepSums;
   void prepare_calibration(const StepScalars& scalars, const Tensor& tokens);
+  StepSums measure_batch(const Tensor& tokens, Gate gate) const;
   void run_micro_batch(Gate gate, const Tensor& tokens, const Tensor& targets, int64_t step_tokens, StepSums& sums);
   bool wants_calibration() const;
   void observe(const StepSums& sums, int64_t tokens);

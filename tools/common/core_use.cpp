@@ -11,6 +11,7 @@
 #include "engine/core/parallel.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/read_file.h"
+#include "model/model_folder.h"
 #include "tools/common/child_process.h"
 #include "tools/common/run_tool.h"
 
@@ -66,12 +67,26 @@ Speed measure(const std::vector<std::string>& arguments, int processes, int thre
   return sum;
 }
 
+// What train-bench is to be told of the model that a run goes on with; empty where it does not know such models, or the
+// model is still to be trained.
+Json model_shape(const std::string& folder) {
+  if (!fs::exists(folder)) return {};
+  const ModelConfig config = read_model_config(find_model_folder(folder));
+  const std::vector<std::string> known = arch_names();
+  if (std::count(known.begin(), known.end(), config.arch) == 0) return {};
+  return {{"arch", config.arch}, {"width", config.width}, {"layers", config.layers}, {"heads", config.heads}};
+}
+
 // The run's options for train-bench; empty where it cannot repeat them.
 std::vector<std::string> bench_arguments(const PlannedRun& run) {
-  if (run.program != "pretrain" || !run.options.contains("context") || !run.options.contains("batch-tokens")) return {};
-  Json options;
+  if (!run.options.contains("context") || !run.options.contains("batch-tokens")) return {};
+  Json options = run.program == "finetune" ? model_shape(run.options.value("model", std::string())) : Json::object();
+  if (options.is_null()) return {};
   for (const char* key : kShapeKeys) {
-    if (run.options.contains(key) && std::string_view(key) != "batch-tokens") options[key] = run.options[key];
+    const std::string_view name = key;
+    const bool is_of_bench =
+        name != "batch-tokens" && name != "model" && (name != "variant" || run.program != "finetune");
+    if (run.options.contains(key) && is_of_bench) options[key] = run.options[key];
   }
   const auto context = run.options["context"].get<int64_t>(), tokens = run.options["batch-tokens"].get<int64_t>();
   options["batch"] = std::max<int64_t>(1, context > 0 ? tokens / context : 1);

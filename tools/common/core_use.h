@@ -18,7 +18,7 @@ struct CoreUse {
 
 // Measures steps of such a run with train-bench, for a few seconds; `most_processes` bounds the processes. Files of the
 // measurement go to `folder`. With a stop requested it returns early, with no speed. A run that train-bench cannot
-// repeat (finetune), or that has "threads" of its own, is not measured: one process.
+// repeat (finetune of a model still to be trained), or that has "threads" of its own, is not measured: one process.
 CoreUse measure_core_use(const PlannedRun& run, int most_processes, const std::filesystem::path& folder);
 
 // What of a run decides its speed, as text: runs of one shape share a measurement.

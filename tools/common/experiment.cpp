@@ -32,15 +32,6 @@ constexpr double kStartSeconds = 1;
 constexpr int64_t kEvaluations = 10;
 constexpr int64_t kEvaluationTokens = 8192;
 
-std::vector<std::string> split_at_commas(const std::string& text) {
-  std::vector<std::string> parts;
-  for (size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
-    end = text.find(',', begin);
-    parts.push_back(text.substr(begin, end - begin));
-  }
-  return parts;
-}
-
 int64_t whole(const Json& options, const char* key) {
   return options.contains(key) && options[key].is_number_integer() ? options[key].get<int64_t>() : 0;
 }
@@ -87,7 +78,7 @@ int64_t steps_within(double seconds, const Experiment& experiment, Scale scale, 
 
 Scale scale_by_budget(const Experiment& experiment, const ExperimentOptions& options) {
   CoreUses uses(options.output);
-  const auto valid_tokens = static_cast<int64_t>(open_validation_data(options.data).size());
+  const auto valid_tokens = static_cast<int64_t>(open_validation_data(split_at_commas(options.data)[0]).size());
   Scale chosen;
   for (Scale scale : experiment.scaled) {
     apply_given(scale, options);
@@ -136,10 +127,12 @@ std::optional<Scale> begin_or_go_on(const Experiment& experiment, const Experime
   if (fs::exists(options.output / kExperimentFile)) return recorded_scale(options.output, settings);
   const Scale scale = choose_scale(experiment, options);
   if (stop_requested()) return {};
-  const auto vocabulary = static_cast<int64_t>(open_training_data(options.data).info().vocabulary_size);
+  const auto vocabulary =
+      static_cast<int64_t>(open_training_data(split_at_commas(options.data)[0]).info().vocabulary_size);
   write_file(options.output / kPlanFile, plan_text(experiment.plan(scale)));
   ExperimentRecord record{experiment.name, experiment.question, settings, scale,
                           scale_table(scale, experiment.full, vocabulary, common.precision)};
+  record.scale_table.note = experiment.source_of_full;
   write_record(options.output, record);
   return scale;
 }
@@ -232,8 +225,10 @@ Json pretrain_options(const ExperimentOptions& options, const CommonOptions& com
 
 int run_experiment(const Experiment& experiment, const ExperimentOptions& options, const Cli& cli,
                    const CommonOptions& common) {
-  open_training_data(options.data);
-  open_validation_data(options.data);
+  for (const std::string& folder : split_at_commas(options.data)) {
+    open_training_data(folder);
+    open_validation_data(folder);
+  }
   make_folder(options);
   const std::optional<Scale> scale = begin_or_go_on(experiment, options, cli, common);
   if (!scale) return 0;
@@ -257,6 +252,15 @@ int run_experiment(const Experiment& experiment, const ExperimentOptions& option
   }
   require_all_finished(result, plan);
   return 0;
+}
+
+std::vector<std::string> split_at_commas(const std::string& text) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
+    end = text.find(',', begin);
+    parts.push_back(text.substr(begin, end - begin));
+  }
+  return parts;
 }
 
 std::vector<std::string> parse_sizes(const std::string& option, const std::string& text) {

@@ -39,9 +39,13 @@ struct Scale {
 // The published setting on TinyStories (arXiv 2602.10408): sizes, seeds, context and learning rate are the paper's; the
 // paper's public replication gave the length, 2.1e9 tokens of 16,384 a step, and the schedule.
 Scale published_scale();
+inline constexpr const char* kPublishedSource =
+    "Models, seeds, vocabulary, context and learning rate are the paper's (arXiv 2602.10408); length, batch and "
+    "schedule "
+    "are those of its public replication.";
 
 struct ExperimentOptions {
-  std::string data;
+  std::string data;  // gpt2-table: several, with commas between them
   std::filesystem::path output;
   double budget = 0;  // minutes; 0: not by time
   bool is_full = false;
@@ -61,6 +65,7 @@ struct Experiment {
   std::string name;
   std::string question;  // in a sentence
   Scale full;
+  std::string source_of_full = kPublishedSource;
   // By a budget: the last of these whose steps come to kGoodSteps, or else the first, with the steps there is time for.
   std::vector<Scale> scaled;
   std::function<std::vector<PlannedRun>(const Scale& scale)> plan;
@@ -82,6 +87,7 @@ int run_experiment(const Experiment& experiment, const ExperimentOptions& option
 
 // Values with commas between them, as options have them: "1M,3M", "0.03,0.1". UsageError, naming the option, for what
 // is no size, or no number above or equal to `least`.
+std::vector<std::string> split_at_commas(const std::string& text);
 std::vector<std::string> parse_sizes(const std::string& option, const std::string& text);
 std::vector<double> parse_numbers(const std::string& option, const std::string& text, double least);
 

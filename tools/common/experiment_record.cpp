@@ -112,9 +112,6 @@ ResultTable scale_table(const Scale& here, const Scale& full, int64_t vocabulary
   add("peak learning rate", fmt::format("{:g}", here.peak), fmt::format("{:g}", full.peak));
   add("warm-up / taper start / taper end, parts of the steps", schedule(here), schedule(full));
   table.rows.push_back({text_cell("precision"), text_cell(precision), Cell{}});
-  table.note =
-      "Models, seeds, vocabulary, context and learning rate are the paper's (arXiv 2602.10408); length, batch and "
-      "schedule are those of its public replication.";
   return table;
 }
 
