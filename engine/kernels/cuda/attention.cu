@@ -35,7 +35,8 @@ bool suits_mma(const AttentionOptions& options, std::initializer_list<ConstView>
   for (const ConstView& view : views) {
     if (reinterpret_cast<uintptr_t>(view.data) % 16 != 0) return false;
   }
-  return views.begin()->dtype == Dtype::bf16 && options.head_size <= 128 && options.head_size % 8 == 0;
+  return views.begin()->dtype == Dtype::bf16 && options.head_size <= 128 && options.head_size % 8 == 0 &&
+         options.scale > 0;
 }
 
 }  // namespace

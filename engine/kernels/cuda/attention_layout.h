@@ -48,7 +48,7 @@ struct AttentionBackward {
 void attend_plain(const AttentionForward& a, Dtype dtype);
 void attend_plain_backward(const AttentionBackward& a, Dtype dtype);
 
-// On tensor cores: bf16, heads of at most 128 in multiples of 8, rows aligned to 16 bytes.
+// On tensor cores: bf16, heads of at most 128 in multiples of 8, rows aligned to 16 bytes, scale > 0.
 void attend_mma(const AttentionForward& a);
 void attend_mma_backward(const AttentionBackward& a);
 

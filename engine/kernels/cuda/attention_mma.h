@@ -20,12 +20,22 @@ template <int kHead_>
 struct MmaTile {
   static constexpr int kHead = kHead_;
   static constexpr int kStride = kHead + 8;
-  static constexpr int kSteps = kHead / 16;  // of the inner dimension of products over a head
-  static constexpr int kGroups = kHead / 8;  // groups of 8 columns
+  static constexpr int kSteps = kHead / 16;                            // of the inner dimension of products over a head
+  static constexpr int kGroups = kHead / 8;                            // groups of 8 columns
+  static constexpr int kBlocks = kHead > 64 ? 2 : kHead > 32 ? 3 : 4;  // that should share a multiprocessor
   static constexpr int elements(int rows) { return rows * kStride; }
 
   using Sums = float[kGroups][4];  // of 16 rows by the columns of a head
 };
+
+template <class Tile>
+__device__ void clear(typename Tile::Sums& sums) {
+  GPU_UNROLL
+  for (int n = 0; n < Tile::kGroups; ++n) {
+    GPU_UNROLL
+    for (int j = 0; j < 4; ++j) sums[n][j] = 0;
+  }
+}
 
 __device__ inline int lane_of_warp() { return static_cast<int>(threadIdx.x) % gpu::kWarp; }
 __device__ inline int warp_of_block() { return static_cast<int>(threadIdx.x) / gpu::kWarp; }
@@ -34,10 +44,11 @@ __device__ inline int warp_of_block() { return static_cast<int>(threadIdx.x) / g
 template <class Tile, int kRows>
 __device__ void copy_rows(bf16* tile, const bf16* rows, int64_t step, int64_t count, int64_t size) {
   constexpr int kPieces = Tile::kHead / 8;
+  const int last_row = count < kRows ? static_cast<int>(count) : kRows, last_column = static_cast<int>(size);
   GPU_UNROLL
   for (int n = 0; n < kRows * kPieces / kMmaThreads; ++n) {
     const int at = static_cast<int>(threadIdx.x) + n * kMmaThreads, row = at / kPieces, column = at % kPieces * 8;
-    const bool exists = row < count && column < size;
+    const bool exists = row < last_row && column < last_column;
     gpu::copy_to_shared_async(tile + row * Tile::kStride + column, exists ? rows + row * step + column : rows, exists);
   }
 }

@@ -14,6 +14,7 @@ struct Arguments {
   const bf16* qkv;
   AttentionLayout l;
   float scale;
+  float scale_log2;  // times log2 e
 };
 
 // Where the rows of one batch entry begin.
@@ -53,10 +54,11 @@ class Keys {
   __device__ Keys(const Arguments& a, bf16* shared) : a_(a) {
     k_ = shared;
     v_ = k_ + Tile::elements(kMmaBlock);
-    bf16* next = v_ + Tile::elements(kMmaBlock);
-    for (bf16*& tile : q_) tile = next, next += Tile::elements(kQueries);
-    for (bf16*& tile : dy_) tile = next, next += Tile::elements(kQueries);
-    stats_ = reinterpret_cast<float*>(next);
+    q_ = v_ + Tile::elements(kMmaBlock);
+    dy_ = q_ + 2 * Tile::elements(kQueries);
+    stats_ = reinterpret_cast<float*>(dy_ + 2 * Tile::elements(kQueries));
+    clear<Tile>(dk_);
+    clear<Tile>(dv_);
   }
 
   static size_t shared_bytes() {
@@ -92,8 +94,8 @@ class Keys {
  private:
   // The queries of one tile with dy, lse (in powers of 2) and delta.
   __device__ void copy_queries(const Rows& rows, int64_t head, int64_t first, int buffer) const {
-    rows.copy_qkv<Tile, kQueries>(q_[buffer], head, first);
-    rows.copy_dy<Tile, kQueries>(dy_[buffer], head, first);
+    rows.copy_qkv<Tile, kQueries>(q_ + buffer * Tile::elements(kQueries), head, first);
+    rows.copy_dy<Tile, kQueries>(dy_ + buffer * Tile::elements(kQueries), head, first);
     const int64_t at = a_.l.stat_offset(rows.b, head) + first;
     float *lse = stats_ + 2 * kQueries * buffer, *delta = lse + kQueries;
     for (int i = static_cast<int>(threadIdx.x); i < kQueries; i += kMmaThreads) {
@@ -108,32 +110,35 @@ class Keys {
     const int lane = lane_of_warp(), own = warp_of_block() * kMmaRows;
     const float *lse = stats_ + 2 * kQueries * buffer, *delta = lse + kQueries;
     float p[kQueries / 8][4] = {}, ds[kQueries / 8][4] = {};
-    add_row_products<Tile, kQueries>(p, k_, own, q_[buffer]);
-    add_row_products<Tile, kQueries>(ds, v_, own, dy_[buffer]);
+    add_row_products<Tile, kQueries>(p, k_, own, q_ + buffer * Tile::elements(kQueries));
+    add_row_products<Tile, kQueries>(ds, v_, own, dy_ + buffer * Tile::elements(kQueries));
+    // Rows that do not exist are zeros in all that they meet: only later keys must be hidden.
+    const int64_t ahead = first_query - first_;
+    const bool hides = ahead < kMmaBlock;
+    const int first_seen = hides ? static_cast<int>(ahead) - own - lane / 4 : 0;
     GPU_UNROLL
     for (int n = 0; n < kQueries / 8; ++n) {
       GPU_UNROLL
       for (int i = 0; i < 4; ++i) {
         const int column = 8 * n + 2 * (lane % 4) + i % 2;
-        const int64_t query = first_query + column, key = first_ + own + lane / 4 + i / 2 * 8;
-        const bool is_seen = key <= query && query < a_.l.tokens;
-        p[n][i] = is_seen ? exp2f(p[n][i] * (a_.scale * kLog2E) - lse[column]) : 0.0f;
+        p[n][i] = exp2f(p[n][i] * a_.scale_log2 - lse[column]);
+        if (hides && first_seen + column < i / 2 * 8) p[n][i] = 0;
         ds[n][i] = p[n][i] * (ds[n][i] - delta[column]);
       }
     }
-    add_weighted_rows<Tile, kQueries>(dv_, p, dy_[buffer]);
-    add_weighted_rows<Tile, kQueries>(dk_, ds, q_[buffer]);
+    add_weighted_rows<Tile, kQueries>(dv_, p, dy_ + buffer * Tile::elements(kQueries));
+    add_weighted_rows<Tile, kQueries>(dk_, ds, q_ + buffer * Tile::elements(kQueries));
   }
 
   const Arguments& a_;
-  bf16 *k_, *v_, *q_[2], *dy_[2];
-  float* stats_;  // of each buffer: lse, delta
+  bf16 *k_, *v_, *q_, *dy_;  // of queries and dy two tiles each: the present and the next
+  float* stats_;             // of each buffer: lse, delta
   int64_t first_ = 0;
-  typename Tile::Sums dk_ = {}, dv_ = {};
+  typename Tile::Sums dk_, dv_;
 };
 
 template <class Tile, int kQueries>
-__global__ void __launch_bounds__(kMmaThreads) backward_keys(Arguments a) {
+__global__ void __launch_bounds__(kMmaThreads, Tile::kBlocks) backward_keys(Arguments a) {
   const int64_t pairs = a.l.batch * a.l.kv_heads, pair = blockIdx.x % pairs;
   Keys<Tile, kQueries> keys(a, gpu::dyn_shared<bf16>());
   keys.run(pair / a.l.kv_heads, pair % a.l.kv_heads, blockIdx.x / pairs);
@@ -146,9 +151,9 @@ class Queries {
   __device__ Queries(const Arguments& a, bf16* shared) : a_(a) {
     q_ = shared;
     dy_ = q_ + Tile::elements(kMmaBlock);
-    bf16* next = dy_ + Tile::elements(kMmaBlock);
-    for (bf16*& tile : k_) tile = next, next += Tile::elements(kKeys);
-    for (bf16*& tile : v_) tile = next, next += Tile::elements(kKeys);
+    k_ = dy_ + Tile::elements(kMmaBlock);
+    v_ = k_ + 2 * Tile::elements(kKeys);
+    clear<Tile>(dq_);
   }
 
   static size_t shared_bytes() {
@@ -167,8 +172,8 @@ class Queries {
       delta_[half] = exists ? a_.delta[a_.l.stat_offset(b, head) + row] : 0.0f;
     }
     const auto copy = [&](int64_t tile) {
-      rows.copy_qkv<Tile, kKeys>(k_[tile % 2], a_.l.key_head(kv_head), tile * kKeys);
-      rows.copy_qkv<Tile, kKeys>(v_[tile % 2], a_.l.value_head(kv_head), tile * kKeys);
+      rows.copy_qkv<Tile, kKeys>(k_ + tile % 2 * Tile::elements(kKeys), a_.l.key_head(kv_head), tile * kKeys);
+      rows.copy_qkv<Tile, kKeys>(v_ + tile % 2 * Tile::elements(kKeys), a_.l.value_head(kv_head), tile * kKeys);
     };
     rows.copy_qkv<Tile, kMmaBlock>(q_, head, first_);
     rows.copy_dy<Tile, kMmaBlock>(dy_, head, first_);
@@ -189,30 +194,32 @@ class Queries {
   __device__ void add_tile(int64_t first_key, int buffer) {
     const int lane = lane_of_warp(), own = warp_of_block() * kMmaRows;
     float p[kKeys / 8][4] = {}, ds[kKeys / 8][4] = {};
-    add_row_products<Tile, kKeys>(p, q_, own, k_[buffer]);
-    add_row_products<Tile, kKeys>(ds, dy_, own, v_[buffer]);
+    add_row_products<Tile, kKeys>(p, q_, own, k_ + buffer * Tile::elements(kKeys));
+    add_row_products<Tile, kKeys>(ds, dy_, own, v_ + buffer * Tile::elements(kKeys));
+    const int64_t ahead = first_ - first_key;
+    const bool hides = ahead < kKeys;
+    const int last_seen = hides ? static_cast<int>(ahead) + own + lane / 4 : 0;
     GPU_UNROLL
     for (int n = 0; n < kKeys / 8; ++n) {
       GPU_UNROLL
       for (int i = 0; i < 4; ++i) {
-        const int64_t key = first_key + 8 * n + 2 * (lane % 4) + i % 2, query = first_ + own + lane / 4 + i / 2 * 8;
-        const bool is_seen = key <= query && query < a_.l.tokens;
-        const float weight = is_seen ? exp2f(p[n][i] * (a_.scale * kLog2E) - lse_[i / 2]) : 0.0f;
+        float weight = exp2f(p[n][i] * a_.scale_log2 - lse_[i / 2]);
+        if (hides && 8 * n + 2 * (lane % 4) + i % 2 > last_seen + i / 2 * 8) weight = 0;
         ds[n][i] = weight * (ds[n][i] - delta_[i / 2]);
       }
     }
-    add_weighted_rows<Tile, kKeys>(dq_, ds, k_[buffer]);
+    add_weighted_rows<Tile, kKeys>(dq_, ds, k_ + buffer * Tile::elements(kKeys));
   }
 
   const Arguments& a_;
-  bf16 *q_, *dy_, *k_[2], *v_[2];
+  bf16 *q_, *dy_, *k_, *v_;  // of keys and values two tiles each
   int64_t first_ = 0;
   float lse_[2], delta_[2];
-  typename Tile::Sums dq_ = {};
+  typename Tile::Sums dq_;
 };
 
 template <class Tile, int kKeys>
-__global__ void __launch_bounds__(kMmaThreads) backward_queries(Arguments a) {
+__global__ void __launch_bounds__(kMmaThreads, Tile::kBlocks) backward_queries(Arguments a) {
   const int64_t pairs = a.l.batch * a.l.heads, pair = blockIdx.x % pairs;
   Queries<Tile, kKeys> queries(a, gpu::dyn_shared<bf16>());
   queries.run(pair / a.l.heads, pair % a.l.heads, a.l.blocks(kMmaBlock) - 1 - blockIdx.x / pairs);
@@ -239,7 +246,8 @@ void attend_mma_backward(const AttentionBackward& b) {
                     static_cast<const float*>(b.delta),
                     static_cast<const bf16*>(b.qkv),
                     b.layout,
-                    static_cast<float>(b.scale)};
+                    static_cast<float>(b.scale),
+                    static_cast<float>(b.scale) * kLog2E};
   if (b.layout.size <= 32) return launch_backward<MmaTile<32>, 64>(a);
   if (b.layout.size <= 64) return launch_backward<MmaTile<64>, 64>(a);
   launch_backward<MmaTile<128>, 32>(a);

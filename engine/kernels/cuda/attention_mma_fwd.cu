@@ -21,14 +21,18 @@ struct Arguments {
 template <class Tile>
 class Queries {
  public:
-  __device__ Queries(const Arguments& a, bf16* shared) : a_(a), q_(shared) {
-    bf16* next = q_ + Tile::elements(kMmaBlock);
-    for (bf16*& tile : k_) tile = next, next += Tile::elements(kKeys);
-    for (bf16*& tile : v_) tile = next, next += Tile::elements(kKeys);
+  __device__ Queries(const Arguments& a, bf16* shared)
+      : a_(a), q_(shared), k_(q_ + Tile::elements(kMmaBlock)), v_(k_ + 2 * Tile::elements(kKeys)) {
     const int64_t pairs = a.l.batch * a.l.heads, pair = blockIdx.x % pairs;
     block_ = a.l.blocks(kMmaBlock) - 1 - blockIdx.x / pairs;  // the longest first
     b_ = pair / a.l.heads;
     head_ = pair % a.l.heads;
+    clear<Tile>(sums_);
+    GPU_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      greatest_[half] = -std::numeric_limits<float>::infinity();
+      total_[half] = 0;
+    }
   }
 
   static size_t shared_bytes() {
@@ -38,24 +42,25 @@ class Queries {
   __device__ void run() {
     const int64_t kv_head = head_ / a_.l.group(), k_head = a_.l.key_head(kv_head), v_head = a_.l.value_head(kv_head);
     copy(q_, head_, block_);
-    copy(k_[0], k_head, 0);
+    copy(k_, k_head, 0);
     gpu::commit_copies();
-    copy(v_[0], v_head, 0);
+    copy(v_, v_head, 0);
     gpu::commit_copies();
     for (int64_t tile = 0; tile <= block_; ++tile) {
-      const int now = static_cast<int>(tile % 2), next = 1 - now;
+      const int now = static_cast<int>(tile % 2) * Tile::elements(kKeys), next = Tile::elements(kKeys) - now;
       gpu::wait_for_copies<1>();  // all but the values
       __syncthreads();
-      if (tile < block_) copy(k_[next], k_head, tile + 1);
+      if (tile < block_) copy(k_ + next, k_head, tile + 1);
       gpu::commit_copies();
       float scores[kKeys / 8][4] = {};
-      add_row_products<Tile, kKeys>(scores, q_, warp_of_block() * kMmaRows, k_[now]);
-      soften(scores, tile == block_);
+      add_row_products<Tile, kKeys>(scores, q_, warp_of_block() * kMmaRows, k_ + now);
+      if (tile == block_) hide(scores);
+      soften(scores);
       gpu::wait_for_copies<1>();  // all but the next keys
       __syncthreads();
-      if (tile < block_) copy(v_[next], v_head, tile + 1);
+      if (tile < block_) copy(v_ + next, v_head, tile + 1);
       gpu::commit_copies();
-      add_weighted_rows<Tile, kKeys>(sums_, scores, v_[now]);
+      add_weighted_rows<Tile, kKeys>(sums_, scores, v_ + now);
     }
     gpu::wait_for_copies<0>();
     write();
@@ -69,35 +74,26 @@ class Queries {
                            a_.l.size);
   }
 
-  // Scores become 2^(score - greatest); what was summed under a smaller greatest score is rescaled. A row is in the
-  // hands of 4 neighbouring lanes.
-  __device__ void soften(float (&scores)[kKeys / 8][4], bool is_diagonal) {
-    const int lane = lane_of_warp();
+  // Scores become 2^(scale (score - greatest)); what was summed under a smaller greatest score is rescaled. A row is in
+  // the hands of 4 neighbouring lanes.
+  __device__ void soften(float (&scores)[kKeys / 8][4]) {
     GPU_UNROLL
     for (int half = 0; half < 2; ++half) {
-      const int row = warp_of_block() * kMmaRows + lane / 4 + 8 * half;
       float most = greatest_[half];
       GPU_UNROLL
       for (int n = 0; n < kKeys / 8; ++n) {
-        GPU_UNROLL
-        for (int j = 0; j < 2; ++j) {
-          float& score = scores[n][2 * half + j];
-          score *= a_.scale;
-          if (is_diagonal && 8 * n + 2 * (lane % 4) + j > row) score = -std::numeric_limits<float>::infinity();
-          most = score > most ? score : most;
-        }
+        most = fmaxf(most, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
       }
       most = gpu::warp_max<4>(most);
-      const float factor = exp2f(greatest_[half] - most);
+      const float shift = most * a_.scale, factor = exp2f(greatest_[half] * a_.scale - shift);
       greatest_[half] = most;
       float sum = 0;
       GPU_UNROLL
       for (int n = 0; n < kKeys / 8; ++n) {
         GPU_UNROLL
-        for (int j = 0; j < 2; ++j) {
-          float& score = scores[n][2 * half + j];
-          score = exp2f(score - most);
-          sum += score;
+        for (int j = 2 * half; j < 2 * half + 2; ++j) {
+          scores[n][j] = exp2f(scores[n][j] * a_.scale - shift);
+          sum += scores[n][j];
         }
       }
       total_[half] = total_[half] * factor + sum;
@@ -105,6 +101,18 @@ class Queries {
       for (int n = 0; n < Tile::kGroups; ++n) {
         sums_[n][2 * half] *= factor;
         sums_[n][2 * half + 1] *= factor;
+      }
+    }
+  }
+
+  // On the diagonal a query sees the keys up to its own.
+  __device__ static void hide(float (&scores)[kKeys / 8][4]) {
+    const int lane = lane_of_warp(), row = warp_of_block() * kMmaRows + lane / 4, column = 2 * (lane % 4);
+    GPU_UNROLL
+    for (int n = 0; n < kKeys / 8; ++n) {
+      GPU_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        if (8 * n + column + j % 2 > row + j / 2 * 8) scores[n][j] = -std::numeric_limits<float>::infinity();
       }
     }
   }
@@ -118,7 +126,7 @@ class Queries {
       const int lane = lane_of_warp(), row = warp_of_block() * kMmaRows + lane / 4 + 8 * half;
       factors[half] = 1.0f / total;
       if (lane % 4 == 0 && row < count) {
-        a_.lse[a_.l.stat_offset(b_, head_) + first + row] = greatest_[half] / kLog2E + std::log(total);
+        a_.lse[a_.l.stat_offset(b_, head_) + first + row] = greatest_[half] * (a_.scale / kLog2E) + std::log(total);
       }
     }
     stage_rows<Tile>(q_, sums_, factors[0], factors[1]);  // the warp's own queries are read no more
@@ -127,15 +135,15 @@ class Queries {
   }
 
   const Arguments& a_;
-  bf16 *q_, *k_[2], *v_[2];
+  bf16 *q_, *k_, *v_;  // two tiles of keys, two of values: the present and the next
   int64_t block_, b_, head_;
-  typename Tile::Sums sums_ = {};
-  float greatest_[2] = {-std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()};
-  float total_[2] = {0, 0};  // of the lane's own columns
+  typename Tile::Sums sums_;
+  float greatest_[2];
+  float total_[2];  // of the lane's own columns
 };
 
 template <class Tile>
-__global__ void __launch_bounds__(kMmaThreads) attend(Arguments a) {
+__global__ void __launch_bounds__(kMmaThreads, Tile::kBlocks) attend(Arguments a) {
   Queries<Tile>(a, gpu::dyn_shared<bf16>()).run();
 }
 
