@@ -308,22 +308,25 @@ void check_config(const ModelConfig& config, std::string_view what) {
 
 int64_t parameter_count(const ModelConfig& config) {
   const char* what = "parameters of the model";
-  const int64_t inner = checked_product(config.heads, config.head_size, what);
-  const int64_t kv = checked_product(config.kv_heads, config.head_size, what);
+  // So far below the end of 64 bits that sums of a few stay within, and the bytes too.
+  const auto product = [what](int64_t a, int64_t b) {
+    constexpr int64_t kRoom = 16;
+    return checked_product(checked_product(a, b, what), kRoom, what) / kRoom;
+  };
+  const int64_t inner = product(config.heads, config.head_size);
+  const int64_t kv = product(config.kv_heads, config.head_size);
   const int64_t bias = config.has_bias ? 1 : 0;
   const int64_t up_rows = (config.is_gated_mlp ? 2 : 1) * config.mlp_hidden;
   const auto norm = [&](NormSite site) {
     return site == NormSite::removed ? 0 : config.width * (config.norm == NormKind::layer ? 2 : 1);
   };
   // Rows of matrices that are C wide; attn.out and mlp.down count their columns.
-  const int64_t block = checked_product(inner + 2 * kv + inner + up_rows + config.mlp_hidden, config.width, what) +
+  const int64_t block = product(inner + 2 * kv + inner + up_rows + config.mlp_hidden, config.width) +
                         bias * (inner + 2 * kv + up_rows + 2 * config.width) + 2 * norm(config.block_norms);
   const int64_t tables =
       config.vocab_size * (config.is_tied ? 1 : 2) + (config.positions == Positions::learned ? config.context : 0);
-  const int64_t total = checked_product(config.layers, block, what) + checked_product(tables, config.width, what) +
-                        norm(config.final_norm) + (config.has_head_bias ? config.vocab_size : 0);
-  checked_product(total, 8, what);
-  return total;
+  return product(config.layers, block) + product(tables, config.width) + norm(config.final_norm) +
+         (config.has_head_bias ? config.vocab_size : 0);
 }
 
 double writer_deviation(const ModelConfig& config) {

@@ -81,7 +81,12 @@ void limit_spinning([[maybe_unused]] char** argv) {
 #if defined(_OPENMP) && defined(__linux__)
   if (std::getenv("GOMP_SPINCOUNT") || std::getenv("OMP_WAIT_POLICY")) return;
   setenv("GOMP_SPINCOUNT", kSpinCount, 0);
-  execv("/proc/self/exe", argv);  // returns where it is not allowed: then all goes on as it is
+  // By its own path, so that the process keeps its name. Returns where it is not allowed: then all goes on as it is.
+  char path[4096];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+  if (length <= 0) return;
+  path[length] = 0;
+  execv(path, argv);
 #endif
 }
 
