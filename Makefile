@@ -7,7 +7,7 @@
 #: make data       fetch the TinyStories text (2.2 GB) into data/corpus, for DATA=data/corpus
 #: make test       build and run the tests                                                          [FILTER SANITIZE]
 #: make bench      speed of this machine, of training and of decoding                               [SIZE]
-#: make experiments   the experiments' tables, within BUDGET minutes each                           [DATA BUDGET]
+#: make experiments   the paper's experiments, all within BUDGET minutes                           [DATA BUDGET]
 #: make report     one page about all runs: runs/report.html
 #: make lint       formatting, include directions, house rules, clang-tidy;  make format repairs the first
 #: make gpu-check  tests and a short training on the GPU;  make gpu-bench   its speed

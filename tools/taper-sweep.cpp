@@ -13,8 +13,8 @@ namespace {
 struct Options {
   ExperimentOptions common;
   std::string variant = "all";
-  std::string anchors = "0,0.01,0.1,1";
-  std::string starts = "0.02,0.1,0.3";
+  std::string anchors = "0,0.1,1";
+  std::string starts = "0.05,0.2";
   std::string ends = "0.2,0.4,0.8";
   double anchor = 0.1;
 };

@@ -1,9 +1,29 @@
 #!/usr/bin/env bash
-# make experiments: each experiment's table, within BUDGET minutes each.
+# make experiments: all experiments' tables within BUDGET minutes together, and the speed of decoding. What was stopped
+# goes on; what is done is only shown again. Another BUDGET, or other DATA: remove runs/experiments first.
 . "$(dirname "$0")/common.sh"
 
 prepare_data
-for experiment in tinystories-table taper-sweep logit-chasing norm-free-from-start gpt2-table; do
-  stage "$experiment"
-  run "$bin/$experiment" --data "$data" --budget "${BUDGET:-10}" --output "runs/$experiment" "${common_flags[@]}"
+minutes=${BUDGET:-30}
+folder=runs/experiments
+mkdir -p "$folder"
+
+# An experiment and its share of the time, in percent.
+experiment() { # program percent
+  local budget
+  budget=$(awk -v all="$minutes" -v part="$2" 'BEGIN { printf "%g", all * part / 100 }')
+  stage "$1: $budget of $minutes minutes"
+  run "$bin/$1" --data "$data" --budget "$budget" --output "$folder/$1" "${common_flags[@]}"
+}
+experiment tinystories-table 35
+experiment logit-chasing 25
+experiment taper-sweep 15
+experiment norm-free-from-start 10
+experiment gpt2-table 10
+
+stage "decoding: norms, explicit scales, folded"
+for each in 1M 9M; do
+  run "$bin/decode-bench" --size "$each" --json "${common_flags[@]}" >"$folder/decode-$each.json"
 done
+run "$bin/last-token-bench" --size 1M --batch 1,4 --context 128,256 --json "${common_flags[@]}" >"$folder/last-token-1M.json"
+stage "done: make report puts all of it on one page"

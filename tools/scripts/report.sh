@@ -1,10 +1,16 @@
 #!/usr/bin/env bash
-# make report: one page about all runs.
+# make report: one page about all experiments, runs and benchmarks under runs/.
 . "$(dirname "$0")/common.sh"
 
-mapfile -t runs < <(find runs -name metrics.jsonl -printf '%h\n' 2>/dev/null | sort)
-if [ ${#runs[@]} -eq 0 ]; then
-  echo "no runs yet: make train makes some" >&2
+mapfile -t experiments < <(find runs -name experiment.json -printf '%h\n' 2>/dev/null | sort)
+mapfile -t benchmarks < <(find runs/experiments -maxdepth 1 -name '*.json' 2>/dev/null | sort)
+# Runs that belong to an experiment are told of there.
+mapfile -t runs < <(find runs -name metrics.jsonl -printf '%h\n' 2>/dev/null | sort | while read -r folder; do
+  if [ ! -e "$(dirname "$folder")/experiment.json" ]; then echo "$folder"; fi
+done)
+all=("${experiments[@]}" "${benchmarks[@]}" "${runs[@]}")
+if [ ${#all[@]} -eq 0 ]; then
+  echo "no runs yet: make train or make experiments makes some" >&2
   exit 2
 fi
-run "$bin/report" "${runs[@]}" --output runs/report.html
+run "$bin/report" "${all[@]}" --output runs/report.html

@@ -1,0 +1,201 @@
+// The page of a report: everything it shows is escaped, every number on it stands in the file that it names, and no
+// plot is empty.
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <filesystem>
+#include <regex>
+
+#include "engine/core/error.h"
+#include "tests/support/prepared_stories.h"
+#include "tools/common/html.h"
+#include "tools/common/plot.h"
+
+using namespace taper;
+using namespace taper::test;
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+namespace {
+
+bool has_gnuplot() { return std::system("gnuplot --version >/dev/null 2>&1") == 0; }
+
+std::string unescaped(std::string text) {
+  for (const auto& [entity, character] : {std::pair("&lt;", "<"), std::pair("&gt;", ">"), std::pair("&quot;", "\""),
+                                          std::pair("&#39;", "'"), std::pair("&amp;", "&")}) {
+    for (size_t at = 0; (at = text.find(entity, at)) != std::string::npos; at += 1) {
+      text.replace(at, std::string(entity).size(), character);
+    }
+  }
+  return text;
+}
+
+// What stands between a tag that has data-from and the next tag, and what the attribute says.
+struct Shown {
+  std::string from, text;
+};
+
+std::vector<Shown> shown_in(const std::string& html) {
+  static const std::regex element(R"re(<[a-z0-9]+[^>]* data-from="([^"]*)"[^>]*>([^<]*)<)re");
+  std::vector<Shown> all;
+  for (std::sregex_iterator it(html.begin(), html.end(), element), end; it != end; ++it) {
+    all.push_back({unescaped((*it)[1]), unescaped((*it)[2])});
+  }
+  return all;
+}
+
+// The page without what need not be in a file: styles, plots, published figures, texts of models, the machine, and the
+// elements that name a file.
+std::string rest_of(std::string html) {
+  for (const char* pattern :
+       {R"(<style>[\s\S]*?</style>)", R"(<svg[\s\S]*?</svg>)", R"(<p class="sample">[\s\S]*?</p>)",
+        R"re(<div class="wide published">[\s\S]*?</div>)re", R"re(<[a-z0-9]+ class="[^"]*is-published"[^>]*>[^<]*<)re",
+        R"re(<td class="machine">[^<]*<)re", R"re(<[a-z0-9]+[^>]* data-from="[^"]*"[^>]*>[^<]*<)re", R"(<[^>]*>)"}) {
+    html = std::regex_replace(html, std::regex(pattern), "<");
+  }
+  return html;
+}
+
+void check_shown(const Shown& shown) {
+  CAPTURE(shown.from);
+  CAPTURE(shown.text);
+  const size_t hash = shown.from.find('#');
+  REQUIRE(hash != std::string::npos);
+  const fs::path file = shown.from.substr(0, hash);
+  REQUIRE(fs::exists(file));
+  if (hash + 1 == shown.from.size()) {
+    // Names the file itself: the text is part of its path.
+    CHECK(shown.from.find(shown.text) != std::string::npos);
+    return;
+  }
+  const Json json = Json::parse(read_file(file));
+  Json value = json.at(Json::json_pointer(shown.from.substr(hash + 1)));
+  if (value.is_object()) value = value["value"];
+  if (value.is_null()) {
+    CHECK(shown.text == "-");
+  } else if (value.is_number()) {
+    const size_t point = shown.text.find('.');
+    const double digits = point == std::string::npos ? 0 : static_cast<double>(shown.text.size() - point - 1);
+    const bool is_exact = shown.text.find('e') != std::string::npos;
+    const double most = is_exact ? 0 : 0.5000001 * std::pow(10.0, -digits);
+    CHECK(std::abs(std::stod(shown.text) - value.get<double>()) <= most);
+  } else {
+    CHECK(shown.text == (value.is_string() ? value.get<std::string>() : value.dump()));
+  }
+}
+
+ProcessResult report(const std::vector<std::string>& paths, const std::string& output,
+                     const ProcessOptions& options = {}) {
+  std::vector<std::string> arguments = paths;
+  arguments.insert(arguments.end(), {"--output", output});
+  return run_process(binary("report"), arguments, options);
+}
+
+}  // namespace
+
+TEST_CASE("html: what is shown is escaped, whatever it is") {
+  CHECK(html_escaped("<script>&\"'") == "&lt;script&gt;&amp;&quot;&#39;");
+  CHECK(html_escaped("a\x01\xff\n") == "a\xEF\xBF\xBD\xEF\xBF\xBD\n");
+  const ResultTable table{"t", "<t>", {"<c>"}, {{text_cell("<img src=x>")}}, "<n>"};
+  const std::string html = html_table(table, "a\"b#/x");
+  CHECK(html.find("<img") == std::string::npos);
+  CHECK(html.find("<t>") == std::string::npos);
+  CHECK(html.find("<c>") == std::string::npos);
+  CHECK(html.find("<n>") == std::string::npos);
+  CHECK(html.find("a&quot;b#/x/rows/0/0") != std::string::npos);
+}
+
+TEST_CASE("plot: a long curve is thinned to means") {
+  Curve curve;
+  for (int i = 0; i < 1000; ++i) {
+    curve.steps.push_back(i);
+    curve.values.push_back(2.0 * i);
+  }
+  const Curve thin = thinned(curve, 10);
+  REQUIRE(thin.steps.size() == 10);
+  CHECK(thin.steps[0] == 49.5);
+  CHECK(thin.values[9] == 2 * 949.5);
+  CHECK(thinned(curve, 1000).values == curve.values);
+}
+
+TEST_CASE("report: every number on the page stands in the file it names") {
+  if (!has_gnuplot()) SKIP_TEST("no gnuplot");
+  const PreparedStories stories;
+  const auto experiment = [&](const std::string& program, std::vector<std::string> more) {
+    std::vector<std::string> arguments = tiny_experiment(stories, program, 40);
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    REQUIRE(run_process(binary(program), arguments).exit_code == 0);
+  };
+  experiment("tinystories-table", {"--seeds", "2", "--variants", "all-anchor"});
+  experiment("logit-chasing", {"--anchors", "0.1", "--lrs", "0.01"});
+  REQUIRE(run_process(binary("pretrain"),
+                      {"--data", stories.data(), "--width", "16", "--layers", "1", "--context", "16", "--batch-tokens",
+                       "64", "--steps", "20", "--variant", "internal", "--output", stories.path("<b>single & alone")})
+              .exit_code == 0);
+  const std::string bench = stories.folder()
+                                .write("decode.json", R"({
+      "normed":{"tokens_per_s":{"median":100.4,"min":90,"max":120},"bytes_per_token":1},
+      "folded":{"tokens_per_s":{"median":118.2,"min":110,"max":121},"bytes_per_token":1},
+      "ratios":{"scaled":null,"folded":1.177}})")
+                                .string();
+  const std::string page = stories.path("report.html");
+  const ProcessResult result = report(
+      {stories.path("tinystories-table"), stories.path("logit-chasing"), bench, stories.path("<b>single & alone")},
+      page);
+  CAPTURE(result.err);
+  REQUIRE(result.exit_code == 0);
+
+  const std::string html = read_file(page);
+  const std::vector<Shown> shown = shown_in(html);
+  CHECK(shown.size() > 150);
+  for (const Shown& each : shown) check_shown(each);
+  const std::string rest = rest_of(html);
+  std::smatch number;
+  const bool has_number = std::regex_search(rest, number, std::regex(R"([^<\n]*[0-9][^<\n]*)"));
+  CHECK_MESSAGE(!has_number, "a number without a source: ", has_number ? number[0].str() : "");
+
+  // Self-contained and escaped.
+  CHECK(html.find("<b>single") == std::string::npos);
+  CHECK(std::regex_search(html, std::regex(R"(<script|<link|<img|src=|url\(|@import)")) == false);
+  CHECK(html.find("prefers-color-scheme:dark") != std::string::npos);
+  CHECK(html.find("@media print") != std::string::npos);
+  CHECK(html.find("name=\"viewport\"") != std::string::npos);
+
+  // Every plot has a line or a bar of a series, and its colours are the page's.
+  const std::regex figure(R"re(<figure data-plot="[^"]*"[^>]*>([\s\S]*?)</figure>)re");
+  int figures = 0;
+  for (std::sregex_iterator it(html.begin(), html.end(), figure), end; it != end; ++it, ++figures) {
+    const std::string svg = (*it)[1];
+    CHECK(std::regex_search(svg, std::regex(R"re(var\(--series-1\)'?[^>]*(d|points) *= *['"])re")));
+    CHECK(svg.find("rgb(") == std::string::npos);
+    CHECK(svg.find("black") == std::string::npos);
+  }
+  CHECK(figures >= 4 + 7 + 1 + 7);
+
+  // The Markdown and the CSV say the same.
+  const std::string markdown = read_file(stories.folder() / "report.md"),
+                    csv = read_file(stories.folder() / "report.csv");
+  const Json table = Json::parse(read_file(stories.folder() / "tinystories-table/table.json"))["tables"][0];
+  CHECK(markdown.find(fmt::format("{:.4f}", table["rows"][0][3]["value"].get<double>())) != std::string::npos);
+  CHECK(csv.find(table["rows"][0][3]["value"].dump()) != std::string::npos);
+}
+
+TEST_CASE("report: what it cannot use is named, and without gnuplot it says so") {
+  const PreparedStories stories;
+  const ProcessResult none = report({stories.path("nothing")}, stories.path("report.html"));
+  CHECK(none.exit_code == 2);
+  CHECK(none.err.find("is no folder of a run or an experiment") != std::string::npos);
+  const ProcessResult other = report({stories.folder().write("x.json", "[]").string()}, stories.path("report.html"));
+  CHECK(other.exit_code == 2);
+  CHECK(other.err.find("x.json: is no result of decode-bench") != std::string::npos);
+
+  stories.folder().write("run/metrics.jsonl", "{\"step\":0,\"loss\":2,\"ce\":2}\n{\"step\":1,\"loss\":1,\"ce\":1}\n");
+  ProcessOptions without;
+  without.environment = {{"PATH", stories.path("empty")}};
+  const ProcessResult result = report({stories.path("run")}, stories.path("report.html"), without);
+  CAPTURE(result.err);
+  CHECK(result.exit_code == 1);
+  CHECK(result.err.find("gnuplot: cannot be started") != std::string::npos);
+  CHECK_FALSE(fs::exists(stories.folder() / "report.html"));
+}

@@ -1,0 +1,167 @@
+#include "tools/common/plot.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+#include <regex>
+#include <thread>
+
+#include "engine/core/error.h"
+#include "engine/io/atomic_file.h"
+#include "engine/io/read_file.h"
+#include "tools/common/child_process.h"
+
+namespace taper {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMostPoints = 240;
+constexpr uint64_t kMaxSvgBytes = 16 << 20;
+constexpr int kExitNotStarted = 127;
+
+// Colours that stand for the page's own: gnuplot writes them as they are, recoloured() replaces them.
+constexpr const char* kText = "#010101";
+constexpr const char* kGrid = "#020202";
+std::string series_colour(int colour) { return fmt::format("#0303{:02x}", colour); }
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() : path_(fs::temp_directory_path() / fmt::format("taper-plot-{}", getpid())) {
+    fs::create_directories(path_);
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  fs::path operator/(const char* name) const { return path_ / name; }
+
+ private:
+  fs::path path_;
+};
+
+// As a text of gnuplot's, without markup.
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    if (static_cast<unsigned char>(c) >= 0x20) result += c;
+  }
+  return result + "\" noenhanced";
+}
+
+std::string preamble(const std::string& title) {
+  std::string script = "set terminal svg size 480,300 dynamic font \"sans-serif,13\"\n";
+  script += fmt::format("set title {} tc rgb \"{}\"\n", quoted(title), kText);
+  script += fmt::format("set border 3 lc rgb \"{}\"\nset tics nomirror tc rgb \"{}\"\n", kText, kText);
+  script += fmt::format("set grid lc rgb \"{}\" lt 1\nunset key\n", kGrid);
+  return script;
+}
+
+std::string colour_of(const std::smatch& match) {
+  const int red = std::stoi(match[1]), green = std::stoi(match[2]), blue = std::stoi(match[3]);
+  if (red == 1 && green == 1 && blue == 1) return "currentColor";
+  if (red == 2 && green == 2 && blue == 2) return "var(--grid)";
+  if (red == 3 && green == 3) return fmt::format("var(--series-{})", blue);
+  return match[0];
+}
+
+// Takes what a page needs out of gnuplot's file: no prologue, no shared definitions whose ids would meet those of the
+// next plot, no colours of its own.
+std::string recoloured(const std::string& svg) {
+  static const std::regex rgb(R"(rgb\( *(\d+), *(\d+), *(\d+)\))");
+  static const std::regex own(R"re( color="[a-z]+"| id="[^"]*"|<title>[^<]*</title>|<desc>[^<]*</desc>)re");
+  const size_t begin = svg.find("<svg"), defs = svg.find("<defs>"), defs_end = svg.find("</defs>");
+  require(begin != std::string::npos && defs != std::string::npos && defs_end != std::string::npos,
+          "gnuplot: its SVG is not as expected");
+  const std::string kept = svg.substr(begin, defs - begin) + svg.substr(defs_end + 7);
+  std::string result;
+  auto last = kept.cbegin();
+  for (std::sregex_iterator it(kept.begin(), kept.end(), rgb), end; it != end; ++it) {
+    result.append(last, (*it)[0].first);
+    result += colour_of(*it);
+    last = (*it)[0].second;
+  }
+  result.append(last, kept.cend());
+  return std::regex_replace(result, own, "");
+}
+
+std::string run_gnuplot(const std::string& script) {
+  const TemporaryFolder folder;
+  const fs::path log = folder / "log.txt", svg = folder / "plot.svg";
+  write_file(folder / "script.gp",
+             fmt::format("set output {}\n", quoted(svg.string()).substr(0, svg.string().size() + 2)) + script +
+                 "unset output\n");
+  ChildProcess gnuplot("gnuplot", {(folder / "script.gp").string()}, log, log);
+  std::optional<int> code;
+  while (!(code = gnuplot.poll())) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  require(*code != kExitNotStarted,
+          "gnuplot: cannot be started, and the plots are drawn by it; third_party/install.sh report installs it");
+  require(*code == 0 && fs::exists(svg), "gnuplot: failed with exit code {}: {}", *code,
+          read_file(log, 1 << 20).substr(0, 500));
+  return recoloured(read_file(svg, kMaxSvgBytes));
+}
+
+}  // namespace
+
+Curve thinned(const Curve& curve, size_t most) {
+  if (curve.steps.size() <= most) return curve;
+  Curve result;
+  const size_t count = curve.steps.size();
+  for (size_t i = 0; i < most; ++i) {
+    const size_t begin = count * i / most, end = count * (i + 1) / most;
+    double step = 0, value = 0;
+    for (size_t k = begin; k < end; ++k) {
+      step += curve.steps[k];
+      value += curve.values[k];
+    }
+    result.steps.push_back(step / static_cast<double>(end - begin));
+    result.values.push_back(value / static_cast<double>(end - begin));
+  }
+  return result;
+}
+
+std::string draw(const LinePlot& plot) {
+  std::string script = preamble(plot.title), command = "plot ";
+  script += fmt::format("set xlabel {} tc rgb \"{}\"\nset xrange [0:*]\n", quoted(plot.x_label), kText);
+  for (size_t i = 0; i < plot.series.size(); ++i) {
+    const PlotSeries& series = plot.series[i];
+    const Curve curve = thinned(series.curve, kMostPoints);
+    script += fmt::format("$series{} << EOD\n", i);
+    for (size_t k = 0; k < curve.steps.size(); ++k) script += fmt::format("{} {}\n", curve.steps[k], curve.values[k]);
+    script += "EOD\n";
+    command += fmt::format("{}$series{} using 1:2 with lines lw 1.8 lc rgb \"{}\"", i > 0 ? ", " : "", i,
+                           series_colour(series.colour));
+  }
+  return run_gnuplot(script + command + "\n");
+}
+
+std::string draw(const BarPlot& plot) {
+  std::string script = preamble(plot.title);
+  script += "set style fill solid 0.75\nset boxwidth 0.6\nset yrange [0:*]\nset xrange [-0.6:" +
+            std::to_string(plot.bars.size()) + "-0.4]\nset xtics (";
+  std::string data = "$bars << EOD\n", command = "plot ";
+  for (size_t i = 0; i < plot.bars.size(); ++i) {
+    const Bar& bar = plot.bars[i];
+    script += fmt::format("{}{} {}", i > 0 ? ", " : "", quoted(bar.label).substr(0, bar.label.size() + 2), i);
+    data += fmt::format("{} {} {} {}\n", i, bar.value, bar.low, bar.high);
+    const int colour = static_cast<int>(i) % kPlotColours + 1;
+    command += fmt::format("{}$bars every ::{}::{} using 1:2 with boxes lc rgb \"{}\"", i > 0 ? ", " : "", i, i,
+                           series_colour(colour));
+  }
+  // Vectors without heads: error bars that need no point symbols.
+  command += fmt::format(
+      ", $bars using 1:3:(0):($4-$3) with vectors nohead lw 2 lc rgb \"{0}\", "
+      "$bars using ($1-0.08):3:(0.16):(0) with vectors nohead lw 2 lc rgb \"{0}\", "
+      "$bars using ($1-0.08):4:(0.16):(0) with vectors nohead lw 2 lc rgb \"{0}\"",
+      kText);
+  return run_gnuplot(script + ")\n" + data + "EOD\n" + command + "\n");
+}
+
+}  // namespace taper

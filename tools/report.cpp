@@ -1,0 +1,45 @@
+// One page about experiments, runs and benchmarks: tables with the published figures beside ours, curves, throughput,
+// samples of text, settings and the machine. It needs nothing but itself: works offline, in the light and in the dark,
+// on a phone and on paper. The same tables as Markdown and as CSV lie beside it. Example:
+//   report runs/tinystories-table runs/logit-chasing runs/bench/decode-1M.json --output runs/report.html
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "engine/core/error.h"
+#include "engine/io/atomic_file.h"
+#include "tools/common/cli.h"
+#include "tools/common/report_page.h"
+#include "tools/common/run_tool.h"
+
+namespace taper {
+namespace {
+
+int run(int argc, char** argv) {
+  std::vector<std::string> paths;
+  std::filesystem::path output;
+  Cli cli("report", "One self-contained page about experiments, runs and benchmarks.");
+  cli.positional("RUN", paths, "folders of experiments and of runs, and files of decode-bench --json").required();
+  cli.option("--output", output, "the page; its tables go beside it, as .md and .csv").value_name("FILE").required();
+  cli.parse(argc, argv);
+  ReportInputs inputs;
+  for (const std::string& path : paths) inputs.add(path);
+  ReportPage page;
+  for (const std::filesystem::path& folder : inputs.experiments) page.add_experiment(folder);
+  page.add_benchmarks(inputs.benchmarks);
+  page.add_runs(inputs.runs);
+  page.add_machine();
+  write_file(output, page.html());
+  const auto beside = [&](const char* extension) { return std::filesystem::path(output).replace_extension(extension); };
+  write_file(beside(".md"), page.markdown());
+  write_file(beside(".csv"), page.csv());
+  print_message("report: written to " + output.string());
+  return 0;
+}
+
+}  // namespace
+}  // namespace taper
+
+int main(int argc, char** argv) {
+  return taper::run_tool(argc, argv, [&] { return taper::run(argc, argv); });
+}
