@@ -107,8 +107,8 @@ ResultTable scale_table(const Scale& here, const Scale& full, int64_t vocabulary
   add("tokens a step", std::to_string(here.batch_tokens), std::to_string(full.batch_tokens));
   add("steps", std::to_string(here.steps), std::to_string(full.steps));
   add("tokens of a run",
-      fmt::format("{:.3g} million, {:.2g} % of the published", tokens(here) / 1e6, 100 * tokens(here) / tokens(full)),
-      fmt::format("{:.3g} million", tokens(full) / 1e6));
+      fmt::format("{:.4g} million, {:.2g} % of the published", tokens(here) / 1e6, 100 * tokens(here) / tokens(full)),
+      fmt::format("{:.4g} million", tokens(full) / 1e6));
   add("peak learning rate", fmt::format("{:g}", here.peak), fmt::format("{:g}", full.peak));
   add("warm-up / taper start / taper end, parts of the steps", schedule(here), schedule(full));
   table.rows.push_back({text_cell("precision"), text_cell(precision), Cell{}});

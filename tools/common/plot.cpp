@@ -89,7 +89,7 @@ std::string recoloured(const std::string& svg) {
     last = (*it)[0].second;
   }
   result.append(last, kept.cend());
-  return std::regex_replace(result, own, "");
+  return std::regex_replace(std::regex_replace(result, own, ""), std::regex("\"black\""), "\"currentColor\"");
 }
 
 std::string run_gnuplot(const std::string& script) {
@@ -129,7 +129,8 @@ Curve thinned(const Curve& curve, size_t most) {
 
 std::string draw(const LinePlot& plot) {
   std::string script = preamble(plot.title), command = "plot ";
-  script += fmt::format("set xlabel {} tc rgb \"{}\"\nset xrange [0:*]\n", quoted(plot.x_label), kText);
+  script += fmt::format("set xlabel {} tc rgb \"{}\"\nset xrange [0:*]\nset offsets 0, 0, graph 0.04, graph 0.04\n",
+                        quoted(plot.x_label), kText);
   for (size_t i = 0; i < plot.series.size(); ++i) {
     const PlotSeries& series = plot.series[i];
     const Curve curve = thinned(series.curve, kMostPoints);

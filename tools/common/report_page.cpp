@@ -58,7 +58,8 @@ std::string kind_of(const fs::path& run) {
   return name.substr(0, name.rfind("-seed"));
 }
 
-// Runs of one size and learning rate share a plot, those of the first seed alone.
+// Runs of one size share a plot, those of the first seed alone; where an experiment is made at several learning rates,
+// so that names say SIZE-lrX-..., those of one rate.
 std::vector<std::vector<fs::path>> plot_groups(const std::vector<fs::path>& runs) {
   std::vector<std::pair<std::string, std::vector<fs::path>>> groups;
   std::vector<std::string> seen;
@@ -68,7 +69,11 @@ std::vector<std::vector<fs::path>> plot_groups(const std::vector<fs::path>& runs
     seen.push_back(kind_of(run));
     const Json settings = fs::exists(run / kRunSettingsFile) ? read_json(run / kRunSettingsFile) : Json::object();
     std::string key;
-    for (const char* option : {"size", "lr", "model"}) key += settings.contains(option) ? shown(settings[option]) : "";
+    const bool is_by_peak = run.filename().string().find("-lr") == run.filename().string().find('-');
+    for (const char* option : {"size", "model", "lr"}) {
+      const bool counts = settings.contains(option) && (is_by_peak || std::string_view(option) != "lr");
+      key += counts ? shown(settings[option]) : "";
+    }
     auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& each) { return each.first == key; });
     if (group == groups.end()) group = groups.insert(groups.end(), {key, {}});
     group->second.push_back(run);
