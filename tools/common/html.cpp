@@ -29,7 +29,7 @@ th,td{padding:.3rem .7rem;text-align:left;border-bottom:1px solid var(--line);wh
 td.long{white-space:normal;min-width:14rem}
 tr:last-child td{border-bottom:0}thead th{background:var(--card)}.number{text-align:right}
 .published{border-left:4px solid var(--accent)}
-.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,21rem),1fr));gap:.8rem}
+.plots{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,21rem),1fr));gap:.8rem}
 .plots figure{margin:0;padding:.4rem;border:1px solid var(--line);border-radius:6px;background:var(--card)}
 .plots svg{display:block;width:100%;height:auto;color:var(--text)}
 ul.legend{list-style:none;padding:0;margin:.4rem 0;display:flex;flex-wrap:wrap;gap:.1rem 1.1rem;font-size:.85rem}

@@ -57,7 +57,7 @@ std::string quoted(const std::string& text) {
 }
 
 std::string preamble(const std::string& title) {
-  std::string script = "set terminal svg size 480,300 dynamic font \"sans-serif,13\"\n";
+  std::string script = "set terminal svg size 480,300 dynamic font \"sans-serif,15\"\n";
   script += fmt::format("set title {} tc rgb \"{}\"\n", quoted(title), kText);
   script += fmt::format("set border 3 lc rgb \"{}\"\nset tics nomirror tc rgb \"{}\"\n", kText, kText);
   script += fmt::format("set grid lc rgb \"{}\" lt 1\nunset key\n", kGrid);
@@ -129,8 +129,9 @@ Curve thinned(const Curve& curve, size_t most) {
 
 std::string draw(const LinePlot& plot) {
   std::string script = preamble(plot.title), command = "plot ";
-  script += fmt::format("set xlabel {} tc rgb \"{}\"\nset xrange [0:*]\nset offsets 0, 0, graph 0.04, graph 0.04\n",
-                        quoted(plot.x_label), kText);
+  script += fmt::format(
+      "set xlabel {} tc rgb \"{}\"\nset xrange [0:*]\nset autoscale yfix\nset offsets 0, 0, graph 0.04, graph 0.04\n",
+      quoted(plot.x_label), kText);
   for (size_t i = 0; i < plot.series.size(); ++i) {
     const PlotSeries& series = plot.series[i];
     const Curve curve = thinned(series.curve, kMostPoints);
