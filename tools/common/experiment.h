@@ -73,7 +73,7 @@ struct Experiment {
 };
 
 inline constexpr int64_t kGoodSteps = 1000;
-inline constexpr int64_t kFewestSteps = 20;
+inline constexpr int64_t kFewestSteps = 50;
 
 // Options of a run of pretrain, from those of the experiment.
 nlohmann::ordered_json pretrain_options(const ExperimentOptions& options, const CommonOptions& common,

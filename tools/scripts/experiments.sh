@@ -13,8 +13,16 @@ experiment() { # program percent
   local budget
   budget=$(awk -v all="$minutes" -v part="$2" 'BEGIN { printf "%g", all * part / 100 }')
   stage "$1: $budget of $minutes minutes"
-  run "$bin/$1" --data "$data" --budget "$budget" --output "$folder/$1" "${common_flags[@]}"
+  local code=0
+  run "$bin/$1" --data "$data" --budget "$budget" --output "$folder/$1" "${common_flags[@]}" || code=$?
+  # A run that diverged is a result, and its table is written; the other experiments go on.
+  if [ $code = 1 ]; then
+    failed+=("$1")
+  elif [ $code != 0 ]; then
+    exit $code
+  fi
 }
+failed=()
 experiment tinystories-table 35
 experiment logit-chasing 25
 experiment taper-sweep 15
@@ -26,4 +34,5 @@ for each in 1M 9M; do
   run "$bin/decode-bench" --size "$each" --json "${common_flags[@]}" >"$folder/decode-$each.json"
 done
 run "$bin/last-token-bench" --size 1M --batch 1,4 --context 128,256 --json "${common_flags[@]}" >"$folder/last-token-1M.json"
+if [ ${#failed[@]} -gt 0 ]; then stage "with runs that failed: ${failed[*]}"; fi
 stage "done: make report puts all of it on one page"
