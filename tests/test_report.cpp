@@ -140,10 +140,15 @@ TEST_CASE("report: every number on the page stands in the file it names") {
       "folded":{"tokens_per_s":{"median":118.2,"min":110,"max":121},"bytes_per_token":1},
       "ratios":{"scaled":null,"folded":1.177}})")
                                 .string();
+  const std::string list = stories.folder()
+                               .write("last-token.json", R"([{"batch":4,"context":128,
+      "normed":{"tokens_per_s":{"median":7,"min":6,"max":8}},
+      "folded":{"tokens_per_s":{"median":9,"min":8,"max":10}},"ratios":{"folded":1.286}}])")
+                               .string();
   const std::string page = stories.path("report.html");
-  const ProcessResult result = report(
-      {stories.path("tinystories-table"), stories.path("logit-chasing"), bench, stories.path("<b>single & alone")},
-      page);
+  const ProcessResult result = report({stories.path("tinystories-table"), stories.path("logit-chasing"), bench, list,
+                                       stories.path("<b>single & alone")},
+                                      page);
   CAPTURE(result.err);
   REQUIRE(result.exit_code == 0);
 

@@ -29,7 +29,8 @@ struct BenchmarkTable {
     table.rows.push_back({text_cell(plan)});
   }
   double add(const Json& json, const std::string& pointer, int digits) {
-    const Json value = json.value(Json::json_pointer(pointer), Json());
+    const Json::json_pointer place(pointer);
+    const Json value = json.contains(place) ? json.at(place) : Json();
     const double number = value.is_number() ? value.get<double>() : std::nan("");
     const Cell cell = number_cell(number, digits, file_ + ": " + pointer);
     html_rows += cell.value.is_null() ? "<td class=\"number\">-</td>"
