@@ -10,7 +10,7 @@
 #: make experiments   the paper's experiments, all within BUDGET minutes                           [DATA BUDGET]
 #: make report     one page about all runs: runs/report.html
 #: make lint       formatting, include directions, house rules, clang-tidy;  make format repairs the first
-#: make gpu-check  tests and a short training on the GPU;  make gpu-bench   its speed
+#: make gpu-check  tests and a short training on the GPU;  make gpu-bench   its speed;  make gpu-pack   both, to take along
 #: make clean      remove build/
 #:
 #: Variables, as in `make train SIZE=3M THREADS=4`:
@@ -18,7 +18,7 @@
 #:   DATA     a text file, a folder of them, or a prepared folder
 #:   MODEL    a model's folder or a run's
 #:   BUDGET   minutes                      THREADS  threads; default: all there are
-#:   DEVICE   auto (default), cpu, cuda    CUDA     1 or 0 (default): with or without
+#:   DEVICE   auto (default), cpu, cuda    CUDA     1 or 0: with or without; default: whether it and a GPU are found
 #:   FILTER   glob of test-case names      SANITIZE address,undefined or thread
 #:   BUILD    release (default), debug     CXX      g++ (default) or clang++       V=1 shows whole commands
 
@@ -30,9 +30,9 @@ endif
 SANITIZE ?=
 CUDA_HOME ?= /usr/local/cuda
 NVCC ?= $(or $(shell command -v nvcc 2>/dev/null),$(CUDA_HOME)/bin/nvcc)
-# An empty value means the default.
+# An empty value means the default: 1 where the CUDA compiler is found and a GPU to run its programs, else 0.
 CUDA ?=
-override CUDA := $(or $(CUDA),0)
+override CUDA := $(or $(CUDA),$(if $(and $(wildcard $(NVCC)),$(wildcard /dev/nvidia0 /dev/dxg)),1,0))
 ifneq ($(filter-out release debug,$(BUILD)),)
 $(error BUILD: unknown configuration; got $(BUILD), want release or debug)
 endif
@@ -107,7 +107,7 @@ say = $(if $(filter 0,$(V)),@printf '  %-5s %s\n' '$(1)' '$(2)')
 
 .PHONY: all check-build
 all: $(binaries) install-binaries
-check-build: $(binaries) install-binaries $(if $(test_objects),$(out)/tests)
+check-build: $(binaries) install-binaries $(if $(test_objects),$(out)/tests $(if $(filter 1,$(CUDA)),$(out)/tests-on-gpu))
 
 .PHONY: install-binaries
 install-binaries: $(binaries)
@@ -142,16 +142,19 @@ libraries := $(if $(common_objects),$(common_library)) $(if $(library_objects)$(
 
 # tools/train_bench.cpp is the program train-bench.
 define tool_rule # (tool)
-$(out)/bin/$(call dashed,$(1)): $(objects)/tools/$(1).o $(libraries)
+$(out)/bin/$(call dashed,$(1)): $(objects)/tools/$(1).o $(cuda_objects) $(libraries)
 	$$(call say,LINK,$$@)
 	@mkdir -p $$(@D)
-	$$(quiet)$$(CXX) $$(link_flags) $$< $$(libraries) $$(link_libraries) -o $$@
+	$$(quiet)$$(CXX) $$(link_flags) $$< $(cuda_objects) $$(libraries) $$(link_libraries) -o $$@
 endef
 $(foreach tool,$(tools),$(eval $(call tool_rule,$(tool))))
 
-$(out)/tests: $(test_objects) $(libraries)
+# The tests run the device's kernels on an emulated device; with CUDA a second program runs them on a real one.
+$(out)/tests: $(test_objects) $(emulation_objects) $(libraries)
+$(out)/tests-on-gpu: $(test_objects) $(cuda_objects) $(libraries)
+$(out)/tests $(out)/tests-on-gpu:
 	$(call say,LINK,$@)
-	$(quiet)$(CXX) $(link_flags) $(test_objects) $(libraries) $(link_libraries) -o $@
+	$(quiet)$(CXX) $(link_flags) $(filter-out $(libraries),$^) $(libraries) $(link_libraries) -o $@
 
 # Objects stay for the next build.
 .SECONDARY:
@@ -160,21 +163,36 @@ $(out)/tests: $(test_objects) $(libraries)
 export SIZE DATA MODEL BUDGET THREADS DEVICE PROMPT
 scripts := tools/scripts
 
-.PHONY: train infer finetune data bench experiments report gpu-check gpu-bench
-train infer finetune bench experiments gpu-bench: all
+.PHONY: train infer finetune data bench experiments report gpu-check gpu-bench gpu-pack
+train infer finetune bench experiments: all
 	@$(scripts)/$(subst -,_,$@).sh
 data:
 	@$(scripts)/data.sh
 report: all
 	@third_party/install.sh report
 	@$(scripts)/report.sh
-gpu-check: check-build
-	@TAPER_TESTS=$(out)/tests $(scripts)/gpu_check.sh
+ifeq ($(CUDA),1)
+gpu-check gpu-bench gpu-pack: check-build
+	@TAPER_TESTS=$(out)/tests-on-gpu TAPER_BIN=$(out)/bin $(scripts)/$(subst -,_,$@).sh
+else
+gpu-check gpu-bench gpu-pack:
+	@$(MAKE) CUDA=1 $@
+endif
 
 .PHONY: test
 FILTER ?= *
 test: check-build
 	@TAPER_BIN=$(CURDIR)/$(out)/bin $(out)/tests --test-case='$(FILTER)'
+
+# Bugs planted in the kernels, to see that the tests see them.
+.PHONY: mutate
+mutate: export EMULATE = $(CXX) $(cxx_flags) $(baseline_flags) $(emulation_flags) $(watched_flags) -x c++
+mutate: export LINK = $(CXX) $(link_flags)
+mutate: export TEST_OBJECTS = $(test_objects) $(emulation_objects)
+mutate: export LIBRARIES = $(libraries) $(link_libraries)
+mutate: export OBJECTS = $(objects)
+mutate: check-build
+	@$(scripts)/mutate_kernels.sh
 
 .PHONY: lint format
 lint: check-build

@@ -78,7 +78,7 @@ Attention::Attention(ParameterList& parameters, const std::string& name, const M
 Tensor Attention::in_columns(const Tensor& qkv, int64_t begin, int64_t end) const {
   std::vector<double> mask(static_cast<size_t>(qkv.dim(-1)));
   std::fill(mask.begin() + begin, mask.begin() + end, 1.0);
-  return multiply(qkv, Tensor::from(mask, {1, 1, qkv.dim(-1)}).cast(qkv.dtype()));
+  return multiply(qkv, Tensor::from(mask, {1, 1, qkv.dim(-1)}).cast(qkv.dtype()).to(qkv.device()));
 }
 
 Tensor Attention::forward(const Tensor& x, const Tensor& x_of_v) const {

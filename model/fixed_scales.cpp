@@ -19,11 +19,12 @@ std::vector<double> statistics_of(const Tensor& h, NormKind kind, double eps) {
 
 Tensor token_kinds(const Tensor& tokens, int64_t end_of_text) {
   const Tensor kinds = Tensor::empty(tokens.shape(), Dtype::i32);
+  const Tensor host = tokens.to(Device::cpu);
   const int64_t length = tokens.dim(1);
   for (int64_t i = 0; i < tokens.numel(); ++i) {
-    const TokenKind kind = i % length == 0                            ? TokenKind::first_position
-                           : tokens.data<int32_t>()[i] == end_of_text ? TokenKind::end_of_text
-                                                                      : TokenKind::ordinary;
+    const TokenKind kind = i % length == 0                          ? TokenKind::first_position
+                           : host.data<int32_t>()[i] == end_of_text ? TokenKind::end_of_text
+                                                                    : TokenKind::ordinary;
     kinds.data<int32_t>()[i] = static_cast<int32_t>(kind);
   }
   return kinds;
@@ -59,7 +60,7 @@ Tensor FixedScales::by_token(int64_t path, const Tensor& kinds) const {
   for (size_t i = 0; i < values.size(); ++i) {
     values[i] = scales[static_cast<size_t>(path * kTokenKinds + kinds.data<int32_t>()[i])];
   }
-  return Tensor::from(values, {kinds.dim(0), kinds.dim(1), 1}).cast(scales_.dtype());
+  return Tensor::from(values, {kinds.dim(0), kinds.dim(1), 1}).cast(scales_.dtype()).to(scales_.device());
 }
 
 void rescale_reader(const Parameter& weight, const Parameter* bias, const Parameter* beta, int64_t first_row,

@@ -58,7 +58,8 @@ std::vector<std::pair<std::string, Tensor>> stored_tensors(const Transformer& mo
 
 template <class T>
 bool is_finite(const Tensor& tensor) {
-  const T* values = tensor.data<T>();
+  const Tensor host = tensor.to(Device::cpu);
+  const T* values = host.data<T>();
   return std::all_of(values, values + tensor.numel(), [](T value) { return std::isfinite(value); });
 }
 

@@ -23,6 +23,13 @@ const char* to_string(Precision precision) {
   return precision == Precision::f64 ? "f64" : precision == Precision::f32 ? "f32" : "bf16";
 }
 
+void Parameter::move_to(Device device) const {
+  const bool copies = has_copy();
+  const Tensor moved = master.to(device);
+  compute.take_memory_of(copies ? compute.to(device) : moved);
+  master.take_memory_of(moved);
+}
+
 Tensor ParameterList::add(const std::string& name, const Shape& shape, bool is_matrix) {
   require(find(name) == nullptr, "parameters: {} is there twice", name);
   Parameter parameter;

@@ -35,6 +35,8 @@ struct Parameter {
   void refresh_copy() const {
     if (has_copy()) compute.copy_from(master);
   }
+  // Every handle of the two follows. Gradients are dropped.
+  void move_to(Device device) const;
 };
 
 inline constexpr double kInitialDeviation = 0.02;

@@ -50,7 +50,8 @@ NormResult TaperNorm::forward_in_turn(const Tensor& x, const Tensor& branch, con
     // scale goes before: centring a row and scaling it commute.
     const Tensor scaled_rows = multiply(live.h, scales_.by_token(path, pass.kinds));
     const TaperNormInputs linear{inputs_.gamma.detached(), inputs_.beta ? inputs_.beta.detached() : Tensor(),
-                                 inputs_.gamma, inputs_.beta, Tensor::full({1}, 1.0, inputs_.c.dtype())};
+                                 inputs_.gamma, inputs_.beta,
+                                 Tensor::full({1}, 1.0, inputs_.c.dtype(), inputs_.c.device())};
     return taper_norm(scaled_rows, {}, linear, options(0), out_dtype_).y;
   };
   const bool is_split = scales_.paths() > 1 && (scales_.is_fixed(0) || scales_.is_fixed(1));
@@ -58,6 +59,12 @@ NormResult TaperNorm::forward_in_turn(const Tensor& x, const Tensor& branch, con
 }
 
 double TaperNorm::c() const { return inputs_.c ? inputs_.c.item() : 0.0; }
+
+void TaperNorm::move_to(Device device) {
+  if (site_ != NormSite::removed) return;
+  inputs_.gamma = inputs_.gamma_tilde = inputs_.gamma.to(device);
+  inputs_.c = inputs_.c.to(device);
+}
 
 void TaperNorm::start_taper() const {
   const auto& [a, b] = calibration_;

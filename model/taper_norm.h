@@ -84,6 +84,9 @@ class TaperNorm {
   // All paths are fixed, to the first one's scale for ordinary tokens: from here this is a norm at gate 0.
   void end_replacement();
 
+  // Of what stands in for the parameters of a removed norm; these move by themselves.
+  void move_to(Device device);
+
   const TaperNormInputs& inputs() const { return inputs_; }
 
  private:

@@ -6,7 +6,9 @@
 namespace taper {
 namespace {
 
+// Ids on another device were checked before they went there.
 void check_ids(const Tensor& ids, const ModelConfig& config, const char* what) {
+  if (ids.device() != Device::cpu) return;
   require(ids.dtype() == Dtype::i32, "{}: got {}, want i32", what, describe(ids));
   const int32_t* values = ids.data<int32_t>();
   for (int64_t i = 0; i < ids.numel(); ++i) {
@@ -34,6 +36,11 @@ Stream Block::forward(const Stream& in, const NormPass& pass) const {
   return {second.h, mlp_.forward(second.y)};
 }
 
+void Block::move_to(Device device) {
+  norm1_.move_to(device);
+  norm2_.move_to(device);
+}
+
 Transformer::Transformer(const ModelConfig& config, Precision precision)
     : config_(checked(config)), parameters_(precision), rotary_(make_rotary_tables(config, precision)) {
   wte_ = parameters_.add_matrix("wte.weight", {config.vocab_size, config.width}, kInitialDeviation);
@@ -57,7 +64,7 @@ HiddenStates Transformer::hidden(const Tensor& tokens, Gate gate, bool wants_cal
   HiddenStates states;
   NormPass pass{gate, {}, wants_calibration ? &states.calibration : nullptr};
   if (config_.is_replaced_in_turn) pass.kinds = token_kinds(tokens, config_.end_of_text);
-  Stream stream{embedding(tokens, wte_, wpe_, master_dtype(precision())), {}};
+  Stream stream{embedding(tokens.to(device()), wte_, wpe_, master_dtype(precision())), {}};
   for (const Block& block : blocks_) stream = block.forward(stream, pass);
   const NormResult last = final_norm_[0].forward(stream.h, stream.branch, pass);
   states.h = last.h;
@@ -68,7 +75,7 @@ HiddenStates Transformer::hidden(const Tensor& tokens, Gate gate, bool wants_cal
 
 CrossEntropyResult Transformer::cross_entropy(const Tensor& normed, const Tensor& targets, double factor) const {
   check_ids(targets, config_, "targets");
-  return unembed_cross_entropy(normed, unembedding_, unembedding_bias_, targets, factor);
+  return unembed_cross_entropy(normed, unembedding_, unembedding_bias_, targets.to(device()), factor);
 }
 
 Tensor Transformer::unembed(const Tensor& normed) const { return linear(normed, unembedding_, unembedding_bias_); }
@@ -110,6 +117,15 @@ void Transformer::end_replacement() {
     parameters_.remove(norm->name() + ".scales");
   }
   config_.is_replaced_in_turn = false;
+}
+
+void Transformer::move_to(Device device) {
+  for (const Parameter& p : parameters()) p.move_to(device);
+  for (Block& block : blocks_) block.move_to(device);
+  final_norm_[0].move_to(device);
+  for (const Tensor* table : {&rotary_.cos, &rotary_.sin}) {
+    if (*table) table->take_memory_of(table->to(device));
+  }
 }
 
 void Transformer::zero_grad() const {

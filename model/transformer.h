@@ -27,6 +27,8 @@ class Block {
 
   Stream forward(const Stream& in, const NormPass& pass) const;
 
+  void move_to(Device device);  // what is no parameter
+
   TaperNorm& norm1() { return norm1_; }
   TaperNorm& norm2() { return norm2_; }
 
@@ -74,6 +76,11 @@ class Transformer {
   // token have one scale. From here it is a model at gate 0, with c a scalar for each norm; the scale of norm1's second
   // path goes into the rows of v.
   void end_replacement();
+
+  // Moves every parameter, in place. Made on the processor, a model computes where it is; tokens and targets may be
+  // given from the processor, where they are checked.
+  void move_to(Device device);
+  Device device() const { return wte_.device(); }
 
   void zero_grad() const;
   void set_requires_grad(bool requires_grad) const;  // of every trained parameter; true from the start

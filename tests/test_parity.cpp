@@ -7,7 +7,9 @@
 #include <set>
 
 #include "engine/autograd/tape.h"
+#include "engine/core/cuda_runtime.h"
 #include "engine/core/error.h"
+#include "tests/support/cuda_runs.h"
 #include "tests/support/parity.h"
 #include "tests/support/shared.h"
 
@@ -90,13 +92,14 @@ void check_trajectory(const ParityCase& parity, Trainer& trainer, const Toleranc
   }
 }
 
-void check_fixed_gate(const std::string& name) {
+void check_fixed_gate(const std::string& name, Device device) {
   const ParityCase parity = ParityCase::open(name);
   for (const Tolerances& want : kTolerances) {
     CAPTURE(name);
     const std::string precision = to_string(want.precision);
     CAPTURE(precision);
     Transformer model = parity.load_model(want.precision);
+    model.move_to(device);
     Trainer trainer(model, parity.trainer_options());
     trainer.calibration().fix_target(parity.config()["s_tgt"]);
     check_first_step(parity, trainer, model, want);
@@ -131,7 +134,7 @@ void check_final_parameters(const ParityCase& parity, const Transformer& model, 
   }
 }
 
-void check_schedule(const std::string& name) {
+void check_schedule(const std::string& name, Device device) {
   const ParityCase parity = ParityCase::open(name);
   const Tensor tokens = parity.tokens("tokens"), targets = parity.tokens("targets");
   const Shape window{tokens.dim(1), tokens.dim(2)};
@@ -140,6 +143,7 @@ void check_schedule(const std::string& name) {
     const std::string precision = to_string(want.precision);
     CAPTURE(precision);
     Transformer model = parity.load_model(want.precision);
+    model.move_to(device);
     Trainer trainer(model, parity.trainer_options());
     for (const auto& line : parity.json["steps"]) {
       const int64_t step = line["step"];
@@ -166,7 +170,14 @@ void check_schedule(const std::string& name) {
 #define PARITY_CASE(name, check)                 \
   TEST_CASE("parity: " name) {                   \
     SKIP_WITHOUT_SHARED("parity/" name ".json"); \
-    check(name);                                 \
+    check(name, Device::cpu);                    \
+  }
+// Whole steps of training on the device.
+#define PARITY_CASE_ON_CUDA(name, check)         \
+  TEST_CASE("parity on cuda: " name) {           \
+    SKIP_WITHOUT_CUDA();                         \
+    SKIP_WITHOUT_SHARED("parity/" name ".json"); \
+    check(name, Device::cuda);                   \
   }
 
 PARITY_CASE("rms_internal_g1", check_fixed_gate)
@@ -176,3 +187,8 @@ PARITY_CASE("ln_all_g05", check_fixed_gate)
 PARITY_CASE("ln_internal_g0_aux", check_fixed_gate)
 PARITY_CASE("schedule_rms_all", check_schedule)
 PARITY_CASE("schedule_ln_all", check_schedule)
+PARITY_CASE_ON_CUDA("rms_internal_g037", check_fixed_gate)
+PARITY_CASE_ON_CUDA("ln_all_g05", check_fixed_gate)
+PARITY_CASE_ON_CUDA("rms_all_g0_aux", check_fixed_gate)
+PARITY_CASE_ON_CUDA("schedule_rms_all", check_schedule)
+PARITY_CASE_ON_CUDA("schedule_ln_all", check_schedule)

@@ -12,6 +12,7 @@
 #include "engine/io/json_text.h"
 #include "model/model_folder.h"
 #include "tools/common/cli.h"
+#include "tools/common/device.h"
 #include "tools/common/run_tool.h"
 #include "tools/common/training_options.h"
 
@@ -96,11 +97,14 @@ int run(int argc, char** argv) {
   const CliOption& ids = cli.option("--ids", options.ids, "JSON rows of ids, - for stdin").value_name("FILE");
   cli.option("--context", options.context, "of a window").unit("tokens").at_least(1).default_text("the model's");
   cli.exclusive({&data, &input, &ids});
+  cli.allow_cuda();
   const CommonOptions common = cli.parse(argc, argv);
+  const Device device = choose_device(common.device);
   require_usage(data.is_given() || input.is_given() || ids.is_given(),
                 "--data, --input or --ids: one of them is required");
   const fs::path folder = find_model_folder(options.model);
-  const Transformer model = load_model(folder, parse_precision(common), print_message);
+  Transformer model = load_model(folder, parse_precision(common), print_message);
+  model.move_to(device);
   model.set_requires_grad(false);
   const Json result = ids.is_given() ? evaluate_ids(model, options) : evaluate_text(model, folder, options);
   if (stop_requested()) return 0;

@@ -13,6 +13,7 @@
 #include "model/model_folder.h"
 #include "model/with_variant.h"
 #include "tools/common/cli.h"
+#include "tools/common/device.h"
 #include "tools/common/run_flags.h"
 #include "tools/common/run_tool.h"
 #include "tools/common/training_options.h"
@@ -116,21 +117,23 @@ void check_fit(const Options& options, const fs::path& folder, const ModelConfig
 }
 
 // The model to begin with; its loss on the validation data goes to the run's folder.
-Transformer first_model(const Options& options, const OpenedData& data, const CommonOptions& common) {
+Transformer first_model(const Options& options, const OpenedData& data, const CommonOptions& common, Device device) {
   const fs::path folder = find_model_folder(options.model);
-  const Transformer source = load_model(folder, parse_precision(common), print_message);
+  Transformer source = load_model(folder, parse_precision(common), print_message);
   check_norms_are_live(source.config(), "--model: " + options.model);
   check_fit(options, folder, source.config(), data, common);
   const auto bad = first_non_finite(source);
   require(!bad, "--model: {} has values that are not finite; first in {}", options.model, bad.value_or(""));
   options.run.prepare_folder();
   const WindowSource windows = windows_of(data.valid, window_of(options, source.config()));
+  source.move_to(device);
   const Evaluation before = evaluate(source, Gate{1.0}, windows, &data.tokenizer);
   if (!stop_requested()) {
     require(std::isfinite(before.loss), "--model: {} has a validation loss that is not finite", options.model);
     print_message(fmt::format("{}: validation loss {:.4f} to begin with", options.model, before.loss));
     write_file(fs::path(options.run.output) / kBeforeFile, nlohmann::json{{"valid_loss", before.loss}}.dump() + "\n");
   }
+  source.move_to(Device::cpu);
   if (!options.is_fakeln()) return with_variant(source, options.norm_variant());
   return with_norms_in_turn(source, data.tokenizer.end_of_text().value_or(-1));
 }
@@ -158,11 +161,15 @@ int run(int argc, char** argv) {
   Options options;
   Cli cli("finetune", "Goes on training a model and takes its norms away.");
   declare(cli, options);
+  cli.allow_cuda();
   const CommonOptions common = cli.parse(argc, argv);
+  const Device device = choose_device(common.device);
   TrainerOptions trainer_options = options.schedule.trainer_options(
       options.norm_variant(), options.is_fakeln() ? std::optional(kFakeLnAuxiliary) : std::nullopt);
   const OpenedData data(options.run.data);
-  Transformer model = options.run.resumes ? resumed_model(options, data, common) : first_model(options, data, common);
+  Transformer model =
+      options.run.resumes ? resumed_model(options, data, common) : first_model(options, data, common, device);
+  model.move_to(device);
   if (stop_requested()) return 0;
   const RunOptions run = options.run.run_options("finetune", common, window_of(options, model.config()));
   if (run.resumes) check_run_config(cli, run);

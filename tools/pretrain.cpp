@@ -3,6 +3,7 @@
 //   pretrain --data data/stories --size 1M --variant all --steps 500 --batch-tokens 4096 --lr 3e-3 --output runs/all
 #include "engine/core/error.h"
 #include "tools/common/cli.h"
+#include "tools/common/device.h"
 #include "tools/common/run_flags.h"
 #include "tools/common/run_tool.h"
 #include "tools/common/training_options.h"
@@ -46,7 +47,9 @@ int run(int argc, char** argv) {
              "batch, or 1");
   cli.flag("--check-radial", checks_radial,
            "check the identity on radial gradients at every step (radial_expected, radial_error in metrics.jsonl)");
+  cli.allow_cuda();
   const CommonOptions common = cli.parse(argc, argv);
+  const Device device = choose_device(common.device);
   TrainerOptions trainer_options = schedule.trainer_options(parse_variant(model_options.variant));
   trainer_options.checks_radial = checks_radial;
   set_norm_start(trainer_options, norm_start);
@@ -61,9 +64,10 @@ int run(int argc, char** argv) {
 
   const Precision precision = parse_precision(common);
   Transformer model = run.resumes ? resumed_model(flags.output, config, precision) : Transformer(config, precision);
+  if (!run.resumes) model.initialise(common.seed);
+  model.move_to(device);
   Trainer trainer(model, trainer_options);
   if (!run.resumes) {
-    model.initialise(common.seed);
     // Now that there is memory for the model, so that --overwrite deletes no run for one that cannot begin.
     flags.prepare_folder();
     write_run_config(cli, run);

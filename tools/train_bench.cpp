@@ -11,10 +11,12 @@
 
 #include "data/batch_sampler.h"
 #include "data/prepared_data.h"
+#include "engine/core/allocator.h"
 #include "engine/core/error.h"
 #include "engine/core/interrupt.h"
 #include "engine/core/random.h"
 #include "tools/common/cli.h"
+#include "tools/common/device.h"
 #include "tools/common/run_tool.h"
 #include "tools/common/training_options.h"
 
@@ -43,7 +45,8 @@ void fill_random(const Tensor& ids, int64_t vocab_size, Random& random) {
   }
 }
 
-double peak_memory_mb() {
+double peak_memory_mb(Device device) {
+  if (device == Device::cuda) return static_cast<double>(memory_use(device).peak_bytes) / double(1 << 20);
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<double>(usage.ru_maxrss) / 1024;
@@ -56,7 +59,9 @@ int run(int argc, char** argv) {
   bench.schedule.declare(cli);
   cli.option("--data", bench.data, "prepared folder to train on").value_name("DIR").default_text("random tokens");
   cli.option("--batch", bench.batch, "of a step").unit("windows").at_least(1);
+  cli.allow_cuda();
   const CommonOptions common = cli.parse(argc, argv);
+  const Device device = choose_device(common.device);
   const TrainerOptions options = bench.schedule.trainer_options(parse_variant(bench.model.variant));
   std::optional<TokenDataset> data;
   if (!bench.data.empty()) data.emplace(open_training_data(bench.data));
@@ -68,6 +73,7 @@ int run(int argc, char** argv) {
 
   Transformer model(config, parse_precision(common));
   model.initialise(common.seed);
+  model.move_to(device);
   Trainer trainer(model, options);
   const Tensor tokens = Tensor::empty({bench.batch, config.context}, Dtype::i32, Device::cpu, "the tokens");
   const Tensor targets = Tensor::empty({bench.batch, config.context}, Dtype::i32, Device::cpu, "the targets");
@@ -93,7 +99,7 @@ int run(int argc, char** argv) {
   result["tokens_per_s"] = static_cast<double>(tokens.numel()) / median;
   result["step_ms"] = median * 1e3;
   result["gflops"] = step_flops(config, tokens.numel()) / median / 1e9;
-  result["peak_memory_mb"] = peak_memory_mb();
+  result["peak_memory_mb"] = peak_memory_mb(device);
   result["loss"] = report.loss;
   write_result(result.dump(common.json ? -1 : 2) + "\n");
   return 0;

@@ -6,14 +6,14 @@ namespace taper {
 namespace {
 
 ScaleSums to_sums(const Tensor& sums) {
-  const double* values = sums.data<double>();
+  const std::vector<double> values = sums.to_doubles();
   return {values[0], values[1], values[2]};
 }
 
 RadialSums measure_radial(const Tensor& h, const Tensor& dh, double tokens) {
   const Tensor sums = Tensor::empty({3}, Dtype::f64, h.device(), "radial sums");
   kernels::radial_sums(sums, h, dh);
-  const double* values = sums.data<double>();
+  const std::vector<double> values = sums.to_doubles();
   return {tokens * values[0], tokens * values[1], tokens * values[2]};
 }
 

@@ -63,8 +63,9 @@ void FakeLn::level(TokenKind kind) {
 void FakeLn::observe(const std::vector<Tensor>& sums) {
   require(sums.size() == means_.size(), "fakeln: got sums of {} norms, want {}", sums.size(), means_.size());
   for (size_t i = 0; i < sums.size(); ++i) {
+    const std::vector<double> all = sums[i].to_doubles();
     for (size_t kind = 0; kind < means_[i].size(); ++kind) {
-      const double* values = sums[i].data<double>() + 2 * kind;
+      const double* values = all.data() + 2 * kind;
       if (values[1] > 0) means_[i][kind].observe(values[0] / values[1], decay_);
     }
   }

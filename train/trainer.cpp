@@ -192,7 +192,10 @@ void Trainer::run_micro_batch(Gate gate, const Tensor& tokens, const Tensor& tar
 void Trainer::observe(const StepSums& sums, int64_t tokens) {
   if (fakeln_) return fakeln_->observe(sums.calibration);
   std::vector<NormCalibration> norms;
-  for (const Tensor& sum : sums.calibration) norms.push_back({sum.data<double>()[0], sum.data<double>()[1]});
+  for (const Tensor& sum : sums.calibration) {
+    const std::vector<double> values = sum.to_doubles();
+    norms.push_back({values[0], values[1]});
+  }
   calibration_.observe(norms, sums.scale.s, tokens);
 }
 

@@ -149,13 +149,28 @@ void seed_root(const Tensor& root, const Tensor& cotangent, Agenda& agenda) {
 
 }  // namespace
 
+namespace {
+
+// Where all inputs are.
+Device device_of(const Op& op, const Tensors& in) {
+  const Tensor* first = nullptr;
+  for (const Tensor& input : in) {
+    if (!input) continue;
+    if (!first) first = &input;
+    require(input.device() == first->device(), "{}: the inputs are on different devices; got {} on {} and {} on {}",
+            op.name(), describe(*first), to_string(first->device()), describe(input), to_string(input.device()));
+  }
+  return first ? first->device() : Device::cpu;
+}
+
+}  // namespace
+
 Tensors apply(std::shared_ptr<const Op> op, const Tensors& in) {
   const std::vector<Spec> specs = op->infer(in);
-  Device device = Device::cpu;
+  const Device device = device_of(*op, in);
   std::vector<bool> needs;
   bool needs_backward = false;
   for (const Tensor& input : in) {
-    if (input) device = input.device();
     needs.push_back(grad_is_enabled && input && input.requires_grad());
     needs_backward = needs_backward || needs.back();
   }

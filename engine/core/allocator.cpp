@@ -7,12 +7,11 @@
 #include <bit>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <mutex>
-#include <new>
 #include <unordered_map>
 #include <vector>
 
+#include "engine/core/cuda_runtime.h"
 #include "engine/core/error.h"
 
 namespace taper {
@@ -30,10 +29,53 @@ int64_t size_class(int64_t bytes) {
   return (n + step - 1) / step * step;
 }
 
-int64_t physical_memory() {
-  static const int64_t bytes = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
-  return bytes;
-}
+// Where blocks come from.
+class Source {
+ public:
+  virtual ~Source() = default;
+  virtual void* take(int64_t bytes) = 0;  // null where there is not as much
+  virtual void give_back(void* block) = 0;
+  virtual int64_t size() = 0;  // in all
+  virtual void fill(void* block, unsigned char value, int64_t bytes) = 0;
+  virtual void read(void* to, const void* block, int64_t bytes) = 0;
+  virtual const char* owner() = 0;
+};
+
+class HostSource final : public Source {
+ public:
+  void* take(int64_t bytes) override {
+    const int64_t align = bytes >= kHugePage ? kHugePage : kAlign;
+    void* block =
+        std::aligned_alloc(static_cast<size_t>(align), static_cast<size_t>((bytes + align - 1) / align * align));
+    if (block && bytes >= kHugePage) madvise(block, static_cast<size_t>(bytes), MADV_HUGEPAGE);
+    return block;
+  }
+  void give_back(void* block) override { std::free(block); }
+  int64_t size() override {
+    static const int64_t bytes = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+    return bytes;
+  }
+  void fill(void* block, unsigned char value, int64_t bytes) override {
+    std::memset(block, value, static_cast<size_t>(bytes));
+  }
+  void read(void* to, const void* block, int64_t bytes) override { std::memcpy(to, block, static_cast<size_t>(bytes)); }
+  const char* owner() override { return "the machine"; }
+};
+
+class CudaSource final : public Source {
+ public:
+  void* take(int64_t bytes) override { return cuda_runtime().take_memory(bytes); }
+  void give_back(void* block) override { cuda_runtime().return_memory(block); }
+  int64_t size() override {
+    static const int64_t bytes = cuda_runtime().device().memory_bytes;
+    return bytes;
+  }
+  void fill(void* block, unsigned char value, int64_t bytes) override {
+    cuda_runtime().fill_bytes(block, value, bytes);
+  }
+  void read(void* to, const void* block, int64_t bytes) override { cuda_runtime().copy_to_host(to, block, bytes); }
+  const char* owner() override { return "the GPU"; }
+};
 
 struct Block {
   int64_t capacity;
@@ -43,6 +85,8 @@ struct Block {
 
 class Allocator {
  public:
+  explicit Allocator(Source& source) : source_(source) {}
+
   void* allocate(int64_t bytes, const char* what) {
     const std::lock_guard lock(mutex_);
     const int64_t capacity = size_class(bytes + (is_guarded_ ? kGuardBytes : 0));
@@ -52,8 +96,8 @@ class Allocator {
     use_.live_bytes += capacity;
     use_.peak_bytes = std::max(use_.peak_bytes, use_.live_bytes);
     if (is_guarded_) {
-      std::memset(block, 0xFF, static_cast<size_t>(capacity));
-      std::memset(static_cast<char*>(block) + bytes, kGuardByte, kGuardBytes);
+      source_.fill(block, 0xFF, capacity);
+      source_.fill(static_cast<char*>(block) + bytes, kGuardByte, kGuardBytes);
     }
     return block;
   }
@@ -97,9 +141,10 @@ class Allocator {
   }
 
  private:
-  static bool is_damaged(const void* block, const Block& info) {
+  bool is_damaged(const void* block, const Block& info) {
     if (!info.is_guarded) return false;
-    const auto* guard = static_cast<const unsigned char*>(block) + info.requested;
+    unsigned char guard[kGuardBytes];
+    source_.read(guard, static_cast<const char*>(block) + info.requested, kGuardBytes);
     return std::any_of(guard, guard + kGuardBytes, [](unsigned char byte) { return byte != kGuardByte; });
   }
 
@@ -114,29 +159,31 @@ class Allocator {
 
   void* take_from_system(int64_t capacity, int64_t bytes, const char* what) {
     // The system grants more than it has and kills the process later: refuse what cannot fit while it can be said.
-    if (use_.live_bytes + use_.cached_bytes + capacity > physical_memory()) drop_cache_locked();
+    if (use_.live_bytes + use_.cached_bytes + capacity > source_.size()) drop_cache_locked();
     void* block = nullptr;
-    if (use_.live_bytes + capacity <= physical_memory()) {
-      const int64_t align = capacity >= kHugePage ? kHugePage : kAlign;
-      block =
-          std::aligned_alloc(static_cast<size_t>(align), static_cast<size_t>((capacity + align - 1) / align * align));
-      if (block && capacity >= kHugePage) madvise(block, static_cast<size_t>(capacity), MADV_HUGEPAGE);
+    if (use_.live_bytes + capacity <= source_.size()) {
+      block = source_.take(capacity);
+      if (!block && use_.cached_bytes > 0) {
+        drop_cache_locked();
+        block = source_.take(capacity);
+      }
     }
     require(block != nullptr,
-            "out of memory: {} wants {} MB; {} MB are in use, the machine has {} MB: lower the batch, the context or "
+            "out of memory: {} wants {} MB; {} MB are in use, {} has {} MB: lower the batch, the context or "
             "the model's size",
-            what, bytes >> 20, use_.live_bytes >> 20, physical_memory() >> 20);
+            what, bytes >> 20, use_.live_bytes >> 20, source_.owner(), source_.size() >> 20);
     return block;
   }
 
   void drop_cache_locked() {
     for (auto& [capacity, blocks] : cache_) {
-      for (void* block : blocks) std::free(block);
+      for (void* block : blocks) source_.give_back(block);
     }
     cache_.clear();
     use_.cached_bytes = 0;
   }
 
+  Source& source_;
   std::mutex mutex_;
   std::unordered_map<void*, Block> live_;
   std::unordered_map<int64_t, std::vector<void*>> cache_;
@@ -146,19 +193,22 @@ class Allocator {
 };
 
 // Never destroyed: tensors in static storage may be released after any static allocator would be gone.
-Allocator& host_allocator() {
-  static Allocator& allocator = *new Allocator;
-  return allocator;
+Allocator& allocator_of(Device device) {
+  static Allocator& host = *new Allocator(*new HostSource);
+  static Allocator& cuda = *new Allocator(*new CudaSource);
+  return device == Device::cpu ? host : cuda;
 }
 
 }  // namespace
 
-void* allocate(int64_t bytes, const char* what) { return host_allocator().allocate(bytes, what); }
-void release(void* block) { host_allocator().release(block); }
-MemoryUse memory_use() { return host_allocator().use(); }
-void reset_peak_memory() { host_allocator().reset_peak(); }
-void release_cached_memory() { host_allocator().drop_cache(); }
-void set_memory_guard(bool is_guarded) { host_allocator().set_guard(is_guarded); }
-int64_t damaged_guards() { return host_allocator().damaged(); }
+void* allocate(int64_t bytes, const char* what, Device device) { return allocator_of(device).allocate(bytes, what); }
+void release(void* block, Device device) { allocator_of(device).release(block); }
+MemoryUse memory_use(Device device) { return allocator_of(device).use(); }
+void reset_peak_memory(Device device) { allocator_of(device).reset_peak(); }
+void release_cached_memory(Device device) { allocator_of(device).drop_cache(); }
+void set_memory_guard(bool is_guarded) {
+  for (const Device device : {Device::cpu, Device::cuda}) allocator_of(device).set_guard(is_guarded);
+}
+int64_t damaged_guards() { return allocator_of(Device::cpu).damaged() + allocator_of(Device::cuda).damaged(); }
 
 }  // namespace taper

@@ -1,9 +1,12 @@
-// Memory of tensors on the host: a caching allocator. Blocks are 64-byte aligned; freed blocks are kept for the next
-// request of the same size class, so a training step after the first asks the system for nothing.
+// Memory of tensors: a caching allocator for each device. Blocks are aligned to 64 bytes, on CUDA to 256; freed blocks
+// are kept for the next request of the same size class, so a training step after the first asks the system for nothing.
+// On CUDA a block may be handed out again while work that was queued before still reads it: the stream keeps the order.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+
+#include "engine/core/device.h"
 
 namespace taper {
 
@@ -14,15 +17,15 @@ struct MemoryUse {
 };
 
 // `what` names the tensor in the message when memory runs out: Error with its size and what is in use.
-void* allocate(int64_t bytes, const char* what);
-void release(void* block);
+void* allocate(int64_t bytes, const char* what, Device device = Device::cpu);
+void release(void* block, Device device = Device::cpu);
 
-MemoryUse memory_use();
-void reset_peak_memory();
-void release_cached_memory();
+MemoryUse memory_use(Device device = Device::cpu);
+void reset_peak_memory(Device device = Device::cpu);
+void release_cached_memory(Device device = Device::cpu);
 
-// For tests. While guarded, fresh blocks are filled with 0xFF (a NaN in every float type) and followed by a canary;
-// check_guards() counts the damaged canaries behind live blocks, and release() counts into the same sum.
+// For tests, on all devices. While guarded, fresh blocks are filled with 0xFF (a NaN in every float type) and followed
+// by a canary; check_guards() counts the damaged canaries behind live blocks, and release() counts into the same sum.
 void set_memory_guard(bool is_guarded);
 int64_t damaged_guards();
 

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "engine/core/allocator.h"
+#include "engine/core/cuda_runtime.h"
 #include "engine/core/error.h"
 
 namespace taper {
@@ -49,15 +50,29 @@ void require_host(const Tensor& tensor, const char* what) {
   require(tensor.device() == Device::cpu, "{}: the tensor is on {}, want cpu", what, to_string(tensor.device()));
 }
 
+// Where the device has a part in it. The host casts what crosses between the two.
+void copy_across(const Tensor& to, const Tensor& from) {
+  const bool casts = to.dtype() != from.dtype();
+  if (to.numel() == 0) return;
+  if (to.device() == from.device()) {
+    if (casts) return cuda_runtime().convert(to, from);
+    return cuda_runtime().copy_on_device(to.raw(), from.raw(), to.bytes());
+  }
+  if (casts && from.device() == Device::cpu) return copy_across(to, from.cast(to.dtype()));
+  if (casts) return to.copy_from(from.to(Device::cpu));
+  if (to.device() == Device::cpu) return cuda_runtime().copy_to_host(to.raw(), from.raw(), to.bytes());
+  cuda_runtime().copy_to_device(to.raw(), from.raw(), to.bytes());
+}
+
 }  // namespace
 
 const char* to_string(Device device) { return device == Device::cpu ? "cpu" : "cuda"; }
 
 Tensor Tensor::empty(const Shape& shape, Dtype dtype, Device device, const char* what) {
-  require(device == Device::cpu, "{}: this build has no memory on {}", what, to_string(device));
   auto impl = std::make_shared<Impl>();
   const int64_t bytes = checked_product(shape.numel(), size_of(dtype), what);
-  impl->storage = std::shared_ptr<void>(allocate(bytes, what), release);
+  impl->storage =
+      std::shared_ptr<void>(allocate(bytes, what, device), [device](void* block) { release(block, device); });
   impl->data = static_cast<char*>(impl->storage.get());
   impl->shape = shape;
   impl->dtype = dtype;
@@ -67,17 +82,21 @@ Tensor Tensor::empty(const Shape& shape, Dtype dtype, Device device, const char*
 
 Tensor Tensor::zeros(const Shape& shape, Dtype dtype, Device device, const char* what) {
   Tensor result = empty(shape, dtype, device, what);
-  std::memset(result.raw(), 0, static_cast<size_t>(result.bytes()));
+  if (device == Device::cpu) {
+    std::memset(result.raw(), 0, static_cast<size_t>(result.bytes()));
+  } else if (result.bytes() > 0) {
+    cuda_runtime().fill_bytes(result.raw(), 0, result.bytes());
+  }
   return result;
 }
 
-Tensor Tensor::full(const Shape& shape, double value, Dtype dtype) {
+Tensor Tensor::full(const Shape& shape, double value, Dtype dtype, Device device) {
   Tensor result = empty(shape, dtype);
   visit(dtype, [&](auto tag) {
     using T = decltype(tag);
     std::fill_n(result.data<T>(), result.numel(), from_double<T>(value));
   });
-  return result;
+  return result.to(device);
 }
 
 template <class T>
@@ -170,10 +189,27 @@ Tensor Tensor::cast(Dtype dtype) const {
   return result;
 }
 
+Tensor Tensor::to(Device device) const {
+  if (this->device() == device) return *this;
+  Tensor result = empty(shape(), dtype(), device);
+  result.copy_from(*this);
+  return result;
+}
+
+void Tensor::take_memory_of(const Tensor& source) const {
+  require(!impl_->node, "take_memory_of: the tensor is computed from others, want a leaf");
+  require(shape() == source.shape() && dtype() == source.dtype(), "take_memory_of: got {}, want {}", describe(source),
+          describe(*this));
+  impl_->storage = source.impl_->storage;
+  impl_->data = source.impl_->data;
+  impl_->device = source.device();
+  impl_->grad = Tensor();
+  impl_->grad_is_set = false;
+}
+
 void Tensor::copy_from(const Tensor& source) const {
   require(shape() == source.shape(), "copy: got {}, want {}", to_string(source.shape()), to_string(shape()));
-  require_host(*this, "copy");
-  require_host(source, "copy");
+  if (device() != Device::cpu || source.device() != Device::cpu) return copy_across(*this, source);
   if (dtype() == source.dtype()) {
     std::memmove(raw(), source.raw(), static_cast<size_t>(bytes()));
     return;
@@ -196,6 +232,7 @@ double Tensor::item() const {
 }
 
 std::vector<double> Tensor::to_doubles() const {
+  if (device() != Device::cpu) return to(Device::cpu).to_doubles();
   std::vector<double> result(static_cast<size_t>(numel()));
   visit(dtype(), [&](auto tag) {
     using T = decltype(tag);

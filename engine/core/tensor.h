@@ -22,7 +22,7 @@ class Tensor {
   // `what` names the tensor where memory runs out.
   static Tensor empty(const Shape& shape, Dtype dtype, Device device = Device::cpu, const char* what = "a tensor");
   static Tensor zeros(const Shape& shape, Dtype dtype, Device device = Device::cpu, const char* what = "a tensor");
-  static Tensor full(const Shape& shape, double value, Dtype dtype);
+  static Tensor full(const Shape& shape, double value, Dtype dtype, Device device = Device::cpu);
   template <class T>
   static Tensor from(const std::vector<T>& values, const Shape& shape);  // sizes must agree
 
@@ -38,7 +38,7 @@ class Tensor {
 
   void* raw() const;
   template <class T>
-  T* data() const;  // host memory; the element type must be T
+  T* data() const;  // Error where the memory is not the host's, or the element type not T
 
   operator View() const;  // undefined converts to an absent view
   operator ConstView() const { return View(*this); }
@@ -51,7 +51,8 @@ class Tensor {
   // These copy; the result is outside the graph.
   Tensor clone() const;
   Tensor cast(Dtype dtype) const;
-  void copy_from(const Tensor& source) const;  // same shape; casts
+  Tensor to(Device device) const;              // the tensor itself where it is there already
+  void copy_from(const Tensor& source) const;  // same shape; casts, and crosses devices
   double item() const;                         // of a tensor of one element
   std::vector<double> to_doubles() const;
 
@@ -61,6 +62,10 @@ class Tensor {
   Tensor grad() const;                             // undefined until a backward pass has written it
   void zero_grad() const;                          // keeps the memory: the next backward pass overwrites it
   void set_retain_grad(bool retain = true) const;  // keep the gradient of a tensor that is no leaf
+
+  // From now on this tensor is in the memory of `source`, of its shape and dtype: every handle of it follows, and its
+  // gradient is dropped. Leaves only. How parameters move to another device.
+  void take_memory_of(const Tensor& source) const;
 
   bool shares_storage(const Tensor& other) const;
   bool has_sole_storage() const;  // no other tensor uses its memory

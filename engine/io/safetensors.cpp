@@ -214,6 +214,11 @@ Tensor SafetensorsFile::read(const std::string& name, Dtype want) const {
 void SafetensorsFile::read_into(const std::string& name, const Tensor& to) const {
   const SafetensorsEntry& entry = info(name);
   const std::string where = path().string() + ": tensor " + quoted_name(name);
+  if (to.device() != Device::cpu) {
+    const Tensor host = Tensor::empty(to.shape(), to.dtype(), Device::cpu, name.c_str());
+    read_into(name, host);
+    return to.copy_from(host);
+  }
   const Shape& shape = to.shape();
   require_usage(std::equal(entry.shape.begin(), entry.shape.end(), shape.dims, shape.dims + shape.rank),
                 "{} has the wrong shape; got [{}], want {}", where, fmt::join(entry.shape, ", "), to_string(shape));
@@ -315,6 +320,12 @@ void write_from(AtomicFile& file, const Item& item, const std::string& path) {
 
 void write_item(AtomicFile& file, const Item& item, const std::string& path) {
   const Tensor& tensor = *item.tensor;
+  if (tensor.device() != Device::cpu) {
+    const Tensor host = tensor.to(Device::cpu);
+    Item on_host = item;
+    on_host.tensor = &host;
+    return write_item(file, on_host, path);
+  }
   const Item as_is = item_of(*item.name, tensor, StoredDtype::as_is);
   if (as_is.dtype == std::string(item.dtype)) return file.write(tensor.raw(), static_cast<size_t>(tensor.bytes()));
   if (tensor.dtype() == Dtype::f64) return write_from<double>(file, item, path);
@@ -329,8 +340,7 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<std:
   const std::string file_name = path.string();
   std::vector<Item> items;
   for (const auto& [name, tensor] : tensors) {
-    require(tensor.is_defined() && tensor.device() == Device::cpu,
-            "{}: tensor {} cannot be written; want one on the cpu", file_name, quoted_name(name));
+    require(tensor.is_defined(), "{}: tensor {} is undefined", file_name, quoted_name(name));
     require(name != "__metadata__", "{}: tensor {} has the name that the format keeps for metadata", file_name,
             quoted_name(name));
     items.push_back(item_of(name, tensor, stored));

@@ -48,21 +48,43 @@ $(foreach isa,$(isas) $(isa_only),$(eval $(call isa_rules,$(isa))))
 
 # CUDA: machine code for the architectures named, and intermediate code of the newest for those to come. The kernels are
 # known to the rest by weak references (kernel.h), which draw nothing out of an archive: these objects are linked by name.
-cuda_sources := $(wildcard engine/kernels/cuda/*.cu)
+#
+#   engine/kernels/cuda/*.cu         the kernels; for the tests also compiled for the emulated device (tests/emulation)
+#   engine/kernels/cuda/native/*.cu  what only a real device has: its runtime, its libraries
+CUDA_ARCHS ?= 80 90a
 cuda_objects :=
 ifeq ($(CUDA),1)
-CUDA_ARCHS ?= 80 90a
-cuda_objects := $(cuda_sources:%.cu=$(objects)/%.cu.o)
+cuda_objects := $(patsubst %.cu,$(objects)/%.cu.o,$(wildcard engine/kernels/cuda/*.cu engine/kernels/cuda/native/*.cu))
+endif
 newest_arch := $(lastword $(CUDA_ARCHS:%a=%))
-nvcc_flags := -std=c++20 -O3 -ccbin $(lastword $(CXX)) -I. -MMD -MP -DTAPER_GPU_BACKEND='"engine/kernels/cuda/gpu_native.h"' \
-  --expt-relaxed-constexpr -Werror all-warnings $(foreach arch,$(CUDA_ARCHS),-gencode arch=compute_$(arch),code=sm_$(arch)) \
+cuda_archs_in_words := $(subst $(space),$(comma)$(space),$(foreach arch,$(CUDA_ARCHS:%a=%),$(shell printf %s $(arch) | sed 's/.$$/.&/'))) and later
+nvcc_flags := -std=c++20 -O3 -ccbin $(lastword $(CXX)) -I. -MMD -MP --expt-relaxed-constexpr -Werror all-warnings \
+  -DTAPER_GPU_BACKEND='"engine/kernels/cuda/native/gpu_backend.h"' -DTAPER_CUDA_ARCHS='"$(cuda_archs_in_words)"' \
+  $(foreach arch,$(CUDA_ARCHS),-gencode arch=compute_$(arch),code=sm_$(arch)) \
   -gencode arch=compute_$(newest_arch),code=compute_$(newest_arch) -Xcompiler=-Wall$(comma)-Wextra$(comma)-Werror$(comma)-fPIC
 
 $(objects)/%.cu.o: %.cu
 	$(call say,NVCC,$<)
 	@mkdir -p $(@D)
 	$(quiet)$(NVCC) $(nvcc_flags) -c $< -o $@
-endif
 
 .PHONY: cuda-kernels
 cuda-kernels: $(cuda_objects)
+
+# The same text for the processor, for the tests. A store of one type is loaded as another, as device code may.
+emulation_objects := $(patsubst %.cpp,$(objects)/%.o,$(wildcard tests/emulation/*.cpp)) \
+  $(patsubst %.cu,$(objects)/%.emulated.o,$(wildcard engine/kernels/cuda/*.cu))
+emulation_flags := -DTAPER_GPU_BACKEND='"tests/emulation/gpu_backend.h"' -fno-strict-aliasing \
+  $(if $(sanitizers),,-DTAPER_ACCESS_CHECKER)
+# Their accesses go through the hooks of tests/emulation/access_checker.cpp; lines are for its messages.
+watched_flags := $(if $(sanitizers),,-fsanitize=thread -g1)
+$(objects)/tests/emulation/test_emulation.o: emulation_flags += $(watched_flags)
+
+$(objects)/tests/emulation/%.o: tests/emulation/%.cpp
+	$(call say,CXX,$<)
+	@mkdir -p $(@D)
+	$(quiet)$(CXX) $(cxx_flags) $(baseline_flags) $(emulation_flags) -c $< -o $@
+$(objects)/%.emulated.o: %.cu
+	$(call say,CXX,$< [emulated])
+	@mkdir -p $(@D)
+	$(quiet)$(CXX) $(cxx_flags) $(baseline_flags) $(emulation_flags) $(watched_flags) -x c++ -c $< -o $@

@@ -260,6 +260,31 @@ struct Silu {
   }
 };
 
+struct Add {
+  template <class C>
+  TAPER_HD static C value(C a, C b) {
+    return a + b;
+  }
+};
+struct Subtract {
+  template <class C>
+  TAPER_HD static C value(C a, C b) {
+    return a - b;
+  }
+};
+struct Multiply {
+  template <class C>
+  TAPER_HD static C value(C a, C b) {
+    return a * b;
+  }
+};
+struct Divide {
+  template <class C>
+  TAPER_HD static C value(C a, C b) {
+    return a / b;
+  }
+};
+
 // body(F()) for the function named at run time: one loop for each, instead of a choice for each element.
 template <class Body>
 inline void with_function(Unary function, Body&& body) {
@@ -288,6 +313,21 @@ inline void with_function(Unary function, Body&& body) {
       return body(Relu());
     case Unary::silu:
       return body(Silu());
+  }
+}
+
+// The same for arithmetic.
+template <class Body>
+inline void with_function(Binary function, Body&& body) {
+  switch (function) {
+    case Binary::add:
+      return body(Add());
+    case Binary::subtract:
+      return body(Subtract());
+    case Binary::multiply:
+      return body(Multiply());
+    case Binary::divide:
+      return body(Divide());
   }
 }
 

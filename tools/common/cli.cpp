@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "engine/core/cpu_features.h"
+#include "engine/core/cuda_runtime.h"
 #include "engine/core/error.h"
 #include "engine/core/nearest.h"
 #include "engine/core/profile.h"
@@ -203,6 +204,7 @@ struct Cli::Impl {
 
   CommonOptions common;
   std::vector<std::string> precisions{"f32", "bf16"};
+  bool can_use_cuda = false;
   std::filesystem::path config;
 
   CliOption& declare(const std::string& option_name, const std::string& help, State::Kind kind, const char* value_name,
@@ -353,6 +355,7 @@ CliOption& Cli::positional(const std::string& name, std::vector<std::string>& va
 
 void Cli::exclusive(std::vector<const CliOption*> options) { impl_->exclusive_groups.push_back(std::move(options)); }
 void Cli::allow_int8() { impl_->precisions.push_back("int8"); }
+void Cli::allow_cuda() { impl_->can_use_cuda = true; }
 void Cli::footer(std::string text) { impl_->app.footer(std::move(text)); }
 
 Cli& Cli::command(const std::string& name, const std::string& purpose) {
@@ -387,7 +390,10 @@ CommonOptions Cli::parse(int argc, const char* const* argv) {
   if (!impl_->config.empty()) impl_->take_config(impl_->config);
   impl_->check_presence();
   const CommonOptions& common = impl_->common;
-  require_usage(common.device != "cuda", "--device: this build has no CUDA; got cuda, want cpu or auto");
+  if (common.device == "cuda") {
+    require_usage(is_built_with_cuda(), "--device: this build has no CUDA; got cuda, want cpu or auto");
+    require_usage(impl_->can_use_cuda, "--device: cuda is not available for {} yet; want cpu or auto", impl_->name);
+  }
   if (common.threads > 0) setenv("TAPER_THREADS", std::to_string(common.threads).c_str(), 1);
   // Settings of the environment are options too: looked at before any work.
   threads_asked_for();

@@ -98,6 +98,8 @@ class Cli {
   // At most one of these may be given.
   void exclusive(std::vector<const CliOption*> options);
   void allow_int8();
+  // This program can compute on a GPU; to others --device cuda is an error.
+  void allow_cuda();
   // Lines shown at the end of --help.
   void footer(std::string text);
 
@@ -111,8 +113,8 @@ class Cli {
   // call. Left out are those named, options without a value, and defaults that are worked out later.
   std::string settings_json(const std::vector<std::string>& without = {}) const;
 
-  // UsageError, besides, for a device that is not in this build. Prints and leaves for --help and --version. --threads
-  // is passed on as TAPER_THREADS, so parse before the first parallel work.
+  // UsageError, besides, for a device that the program or this build does not know. Prints and leaves for --help and
+  // --version. --threads is passed on as TAPER_THREADS, so parse before the first parallel work.
   CommonOptions parse(int argc, const char* const* argv);
 
  private:

@@ -3,11 +3,26 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "infer/generator.h"
 #include "tools/common/run_tool.h"
 
 namespace taper {
+
+namespace {
+
+// Decoding reads its weights on the processor.
+Transformer copy_on_host(const Transformer& model) {
+  Transformer copy(model.config(), model.precision());
+  for (const Parameter& p : copy.parameters()) {
+    p.master.copy_from(model.parameter(p.name).master);
+    p.refresh_copy();
+  }
+  return copy;
+}
+
+}  // namespace
 
 void declare_sample_options(Cli& cli, SampleOptions& options) {
   cli.option("--sample-tokens", options.tokens, "of a text written after each evaluation; 0: none")
@@ -32,7 +47,9 @@ std::function<void(int64_t step)> sample_printer(const Transformer& model, const
     // The same function without folding a model that goes on training.
     decoding.plan = plan == Plan::folded && model.config().has_taper() ? Plan::scaled : plan;
     decoding.block = std::ssize(prompt);
-    Decoder decoder(model, decoding);
+    std::optional<Transformer> on_host;
+    if (model.device() != Device::cpu) on_host.emplace(copy_on_host(model));
+    Decoder decoder(on_host ? *on_host : model, decoding);
     GenerateOptions generation;
     generation.max_tokens = options.tokens;
     generation.sampler.temperature = 0.8;

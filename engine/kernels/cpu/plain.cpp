@@ -2,6 +2,7 @@
 #include "engine/core/parallel.h"
 #include "engine/kernels/cpu/element.h"
 #include "engine/kernels/kernels.h"
+#include "engine/kernels/layout.h"
 #include "engine/kernels/scalar_math.h"
 
 namespace taper::cpu::TAPER_ISA {
@@ -20,69 +21,6 @@ void map_slope(G* dx, const T* dy, const T* x, int64_t n) {
     put<kAdd>(dx[i], convert_to<Compute<T>>(dy[i]) * F::slope(convert_to<Compute<T>>(x[i])));
   }
 }
-
-struct Add {
-  template <class C>
-  static C value(C a, C b) {
-    return a + b;
-  }
-};
-struct Subtract {
-  template <class C>
-  static C value(C a, C b) {
-    return a - b;
-  }
-};
-struct Multiply {
-  template <class C>
-  static C value(C a, C b) {
-    return a * b;
-  }
-};
-struct Divide {
-  template <class C>
-  static C value(C a, C b) {
-    return a / b;
-  }
-};
-
-template <class Body>
-void with_function(Binary function, Body&& body) {
-  switch (function) {
-    case Binary::add:
-      return body(Add());
-    case Binary::subtract:
-      return body(Subtract());
-    case Binary::multiply:
-      return body(Multiply());
-    case Binary::divide:
-      return body(Divide());
-  }
-}
-
-// The dimensions moved to the end, so that the last one is the innermost; and how far a step along each goes in memory.
-struct Layout {
-  int64_t dims[kMaxRank] = {1, 1, 1, 1};
-  int64_t strides[kMaxRank];
-
-  explicit Layout(const Shape& shape) {
-    for (int i = 0; i < shape.rank; ++i) dims[kMaxRank - shape.rank + i] = shape.dims[i];
-    int64_t stride = 1;
-    for (int i = kMaxRank; i-- > 0;) {
-      strides[i] = dims[i] == 1 ? 0 : stride;
-      stride *= dims[i];
-    }
-  }
-  // Where row `row` of the tensor `whole` lies in this one, which has some dimensions of size 1 instead.
-  int64_t offset_of_row(const Layout& whole, int64_t row) const {
-    int64_t offset = 0;
-    for (int i = kMaxRank - 1; i-- > 0;) {
-      offset += row % whole.dims[i] * strides[i];
-      row /= whole.dims[i];
-    }
-    return offset;
-  }
-};
 
 template <class F, class T>
 void combine(T* y, const T* a, int64_t a_step, const T* b, int64_t b_step, int64_t n) {
@@ -241,7 +179,7 @@ void cpu::TAPER_ISA::unary_bwd(Acc dx, In dy, In x, Unary function) {
 void cpu::TAPER_ISA::binary_fwd(Out y, In a, In b, Binary function) {
   with_float_type(y.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
-    with_function(function, [&](auto f) {
+    math::with_function(function, [&](auto f) {
       using F = decltype(f);
       if (a.shape == b.shape) {
         parallel_for(y.numel(), kGrain, [&](int64_t begin, int64_t end) {

@@ -1,10 +1,8 @@
+#include "engine/kernels/cuda/elementwise.h"
 #include "engine/kernels/cuda/gpu.h"
 
 namespace taper::cuda {
 namespace {
-
-constexpr int kThreads = 256;
-constexpr int64_t kMostBlocks = 4096;
 
 template <class T>
 __global__ void fill_all(T* y, T value, int64_t n) {
@@ -51,8 +49,6 @@ __global__ void sum_parts(double* result, const double* parts, int64_t n) {
   if (threadIdx.x == 0) *result = sum;
 }
 
-gpu::Grid grid_for(int64_t n) { return gpu::Grid(gpu::blocks_for(n, kThreads, kMostBlocks)); }
-
 }  // namespace
 }  // namespace taper::cuda
 
@@ -62,7 +58,7 @@ void cuda::fill(Out y, double value) {
   with_type(y.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
     const int64_t n = y.numel();
-    gpu::launch(fill_all<T>, grid_for(n), kThreads, 0, gpu::stream(), y.as<T>(), convert_to<T>(value), n);
+    gpu::launch(fill_all<T>, element_grid(n), kElementThreads, 0, gpu::stream(), y.as<T>(), convert_to<T>(value), n);
   });
 }
 
@@ -72,7 +68,8 @@ void cuda::convert(Out y, In x) {
       using To = typename decltype(to)::type;
       using From = typename decltype(from)::type;
       const int64_t n = x.numel();
-      gpu::launch(convert_all<To, From>, grid_for(n), kThreads, 0, gpu::stream(), y.as<To>(), x.as<From>(), n);
+      gpu::launch(convert_all<To, From>, element_grid(n), kElementThreads, 0, gpu::stream(), y.as<To>(), x.as<From>(),
+                  n);
     });
   });
 }
@@ -84,7 +81,8 @@ void cuda::add_to(Out y, In x, double factor) {
       using From = typename decltype(from)::type;
       using C = decltype(Compute<To>() + Compute<From>());
       const int64_t n = x.numel();
-      gpu::launch(add_all<C, To, From>, grid_for(n), kThreads, 0, gpu::stream(), y.as<To>(), x.as<From>(), factor, n);
+      gpu::launch(add_all<C, To, From>, element_grid(n), kElementThreads, 0, gpu::stream(), y.as<To>(), x.as<From>(),
+                  factor, n);
     });
   });
 }
@@ -93,17 +91,17 @@ void cuda::scale_by(Out y, double factor) {
   with_float_type(y.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
     const int64_t n = y.numel();
-    gpu::launch(scale_all<T>, grid_for(n), kThreads, 0, gpu::stream(), y.as<T>(), factor, n);
+    gpu::launch(scale_all<T>, element_grid(n), kElementThreads, 0, gpu::stream(), y.as<T>(), factor, n);
   });
 }
 
 void cuda::sum_squares(Out result, In x) {
   with_float_type(x.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
-    const int64_t n = x.numel(), blocks = gpu::blocks_for(n, kThreads, kSumBlocks);
+    const int64_t n = x.numel(), blocks = gpu::blocks_for(n, kElementThreads, kSumBlocks);
     const gpu::Scratch<double> parts(blocks);
-    gpu::launch(sum_squares_parts<T>, gpu::Grid(blocks), kThreads, 0, gpu::stream(), parts.data(), x.as<T>(), n);
-    gpu::launch(sum_parts, gpu::Grid(1), kThreads, 0, gpu::stream(), result.as<double>(), parts.data(), blocks);
+    gpu::launch(sum_squares_parts<T>, gpu::Grid(blocks), kElementThreads, 0, gpu::stream(), parts.data(), x.as<T>(), n);
+    gpu::launch(sum_parts, gpu::Grid(1), kElementThreads, 0, gpu::stream(), result.as<double>(), parts.data(), blocks);
   });
 }
 

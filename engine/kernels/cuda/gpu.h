@@ -6,9 +6,9 @@
 //   gpu::dyn_shared<float>()       the shared memory asked for at the launch, aligned to 128 bytes
 //   gpu::Scratch<float> sums(n)    device memory for one call of a kernel function; work on the stream keeps its order
 //   GPU_UNROLL                     before a loop to be unrolled
-//   copy_to_shared_async, mma_16x8x16   what only PTX can say
+//   copy_to_shared_async, mma_16x8x16, load_matrices   what only PTX can say
 //
-// Two headers stand behind it, chosen for the whole build by TAPER_GPU_BACKEND: gpu_native.h for nvcc, and
+// Two headers stand behind it, chosen for the whole build by TAPER_GPU_BACKEND: native/gpu_backend.h for nvcc, and
 // tests/emulation/gpu_backend.h, under which the same text compiles with g++ and clang++ and runs on the processor. So
 // no kernel asks which of the two it is. Device code uses no host function, nothing of the standard library but type
 // traits, and no spin-waits; sums have one order, whatever the order of blocks.
@@ -27,9 +27,6 @@ inline constexpr unsigned kAllLanes = 0xffffffffu;
 Stream stream();  // where all of the engine's work is queued, in order
 
 // Device memory, until the end of the scope; what was launched before keeps it.
-void* take_scratch(int64_t bytes);
-void give_back_scratch(void* memory);
-
 template <class T>
 class Scratch {
  public:
@@ -88,6 +85,13 @@ bool fits_packs(int64_t cols, int count, const T*... rows) {
 // The number of this thread in the grid, and how many there are, for one-dimensional launches.
 __device__ inline int64_t global_thread() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 __device__ inline int64_t thread_total() { return int64_t{gridDim.x} * blockDim.x; }
+
+// target = value, or += value; both as kernels' Acc parameters ask.
+template <class G, class C>
+__device__ inline void put(G& target, C value, bool adds) {
+  if (adds) value += cuda::convert_to<C>(target);
+  target = cuda::convert_to<G>(value);
+}
 
 struct Sum {
   template <class T>

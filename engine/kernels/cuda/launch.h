@@ -1,10 +1,16 @@
-// The size of a launch, checked, with the place in the source that asked for it.
+// The size of a launch, checked, with the place in the source that asked for it; and memory for it. Host code.
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace taper::gpu {
 
+// Device memory for the length of a call; what was queued before its return may still use it.
+void* take_scratch(int64_t bytes);
+void give_back_scratch(void* memory);
+
+[[noreturn]] void fail_on_device(const std::string& text);  // nvcc does not take error.h's checked format strings
 [[noreturn]] void fail_grid(const char* file, int line, int64_t x, int64_t y, int64_t z);
 
 // Blocks in each direction. An empty grid launches nothing, so sizes of 0 need no case of their own.

@@ -36,6 +36,8 @@ __host__ __device__ inline bf16 round_to_bf16(float value) {
 #endif
 }
 
+__device__ inline int count_bits(unsigned bits) { return __popc(bits); }
+
 // Copies kBytes, 1 to 16 and a power of two, as one access; both addresses are multiples of it.
 template <int kBytes>
 __device__ inline void copy_aligned(void* to, const void* from) {
@@ -74,6 +76,25 @@ __device__ inline void mma_16x8x16(float (&c)[4], const uint32_t (&a)[4], const 
       "%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// Four 8 x 8 matrices of bf16 from shared memory to the fragments of mma_16x8x16, a warp together. Lane 8 i + r gives
+// the address of row r of matrix i, aligned to 16 bytes; lane l receives of each the elements 2 (l % 4) and the next of
+// row l / 4, or transposed: rows 2 (l % 4) and the next of column l / 4 (PTX ISA, ldmatrix).
+template <bool kTransposed = false>
+__device__ inline void load_matrices(uint32_t (&fragments)[4], const void* shared_row) {
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared_row));
+  if constexpr (kTransposed) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(fragments[0]), "=r"(fragments[1]), "=r"(fragments[2]), "=r"(fragments[3])
+                 : "r"(address)
+                 : "memory");
+  } else {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(fragments[0]), "=r"(fragments[1]), "=r"(fragments[2]), "=r"(fragments[3])
+                 : "r"(address)
+                 : "memory");
+  }
 }
 
 namespace detail {

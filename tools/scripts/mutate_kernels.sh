@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# make mutate: plants the bugs of tests/emulation/mutations.txt into copies of the CUDA kernels, one at a time, and runs the
+# tests of the emulated device with each. A bug that no test sees is printed and makes this fail. ONLY, a part of a line of
+# the list, picks some. The compiler's call, the objects and the libraries of the tests come from the Makefile.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+seen=0 survived=0
+
+try() { # file filter edit
+  local file=$1 filter=$2 edit=$3 object
+  sed -E "$edit" "$file" >"$scratch/kernel.cu"
+  if cmp -s "$file" "$scratch/kernel.cu"; then
+    echo "matches nothing: $file: $edit"
+    return 1
+  fi
+  if ! eval "$EMULATE" -O1 -c "$scratch/kernel.cu" -o "$scratch/kernel.o" 2>"$scratch/log"; then
+    grep -m 1 error "$scratch/log"
+    echo "does not compile: $file: $edit"
+    return 1
+  fi
+  object=$OBJECTS/${file%.cu}.emulated.o
+  eval "$LINK" ${TEST_OBJECTS//$object/$scratch/kernel.o} $LIBRARIES -o "$scratch/tests" || return 1
+  if timeout 300 "$scratch/tests" --test-case="$filter" --abort-after=1 >"$scratch/log" 2>&1; then
+    echo "survived: $file: $edit"
+    return 1
+  fi
+  local sign='(a race|reads what|reaches memory|never reach|other bits|entries of|wait for each other|written beyond).*'
+  printf 'seen: %s: %s\n      %s\n' "$(basename "$file")" "$edit" "$(grep -m 1 -oE "$sign" "$scratch/log" | cut -c1-100)"
+}
+
+while IFS='|' read -r file filter edit; do
+  case $file in '' | '#'*) continue ;; esac
+  file=$(echo $file) filter=$(echo "$filter" | sed 's/^ *//; s/ *$//') edit=$(echo "$edit" | sed 's/^ *//')
+  if [[ -n ${ONLY:-} && "$file $edit" != *"$ONLY"* ]]; then continue; fi
+  if try "$file" "$filter" "$edit"; then seen=$((seen + 1)); else survived=$((survived + 1)); fi
+done <tests/emulation/mutations.txt
+echo "$seen planted bugs seen, $survived not"
+[ $survived -eq 0 ]
