@@ -50,9 +50,11 @@ endif
 compiler := $(notdir $(lastword $(CXX)))
 empty :=
 space := $(empty) $(empty)
-configuration := $(subst $(space),-,$(strip $(BUILD) $(filter-out g++ c++,$(compiler)) $(sanitizers) $(if $(filter 1,$(CUDA)),cuda)))
-out := build/$(configuration)
-objects := $(out)/objects
+configuration := $(subst $(space),-,$(strip $(BUILD) $(filter-out g++ c++,$(compiler)) $(sanitizers)))
+base := build/$(configuration)
+objects := $(base)/objects
+# The same objects with and without CUDA; what is linked of them differs.
+out := $(base)$(if $(filter 1,$(CUDA)),-cuda)
 
 goals := $(or $(MAKECMDGOALS),all)
 is_building := $(filter-out help clean format data,$(goals))
@@ -87,8 +89,8 @@ baseline_flags := $(if $(filter x86_64,$(machine)),-march=x86-64-v2)
 .DEFAULT_GOAL := all
 include engine/kernels/kernels.mk
 
-library := $(out)/libtaper.a
-common_library := $(out)/libtools.a
+library := $(base)/libtaper.a
+common_library := $(base)/libtools.a
 binaries := $(foreach tool,$(tools),$(out)/bin/$(call dashed,$(tool)))
 # The plain release binaries are what people call: they appear in build/bin as well.
 is_plain_release := $(and $(filter release,$(BUILD)),$(if $(sanitizers),,yes),$(filter g++ c++,$(compiler)))
@@ -107,7 +109,7 @@ say = $(if $(filter 0,$(V)),@printf '  %-5s %s\n' '$(1)' '$(2)')
 
 .PHONY: all check-build
 all: $(binaries) install-binaries
-check-build: $(binaries) install-binaries $(if $(test_objects),$(out)/tests $(if $(filter 1,$(CUDA)),$(out)/tests-on-gpu))
+check-build: $(binaries) install-binaries $(if $(test_objects),$(base)/tests $(if $(filter 1,$(CUDA)),$(out)/tests-on-gpu))
 
 .PHONY: install-binaries
 install-binaries: $(binaries)
@@ -145,14 +147,15 @@ define tool_rule # (tool)
 $(out)/bin/$(call dashed,$(1)): $(objects)/tools/$(1).o $(cuda_objects) $(libraries)
 	$$(call say,LINK,$$@)
 	@mkdir -p $$(@D)
-	$$(quiet)$$(CXX) $$(link_flags) $$< $(cuda_objects) $$(libraries) $$(link_libraries) -o $$@
+	$$(quiet)$$(CXX) $$(link_flags) $$< $(cuda_objects) $$(libraries) $$(link_libraries) $(cuda_libraries) -o $$@
 endef
 $(foreach tool,$(tools),$(eval $(call tool_rule,$(tool))))
 
 # The tests run the device's kernels on an emulated device; with CUDA a second program runs them on a real one.
-$(out)/tests: $(test_objects) $(emulation_objects) $(libraries)
+$(base)/tests: $(test_objects) $(emulation_objects) $(libraries)
 $(out)/tests-on-gpu: $(test_objects) $(cuda_objects) $(libraries)
-$(out)/tests $(out)/tests-on-gpu:
+$(out)/tests-on-gpu: link_libraries += $(cuda_libraries)
+$(base)/tests $(out)/tests-on-gpu:
 	$(call say,LINK,$@)
 	$(quiet)$(CXX) $(link_flags) $(filter-out $(libraries),$^) $(libraries) $(link_libraries) -o $@
 
@@ -182,7 +185,7 @@ endif
 .PHONY: test
 FILTER ?= *
 test: check-build
-	@TAPER_BIN=$(CURDIR)/$(out)/bin $(out)/tests --test-case='$(FILTER)'
+	@TAPER_BIN=$(CURDIR)/$(out)/bin $(base)/tests --test-case='$(FILTER)'
 
 # Bugs planted in the kernels, to see that the tests see them.
 .PHONY: mutate

@@ -20,10 +20,5 @@ dependency_flags += -DTAPER_ONEDNN
 link_libraries += -ldnnl
 endif
 ifeq ($(CUDA),1)
-dependency_flags += -isystem $(CUDA_HOME)/include
-link_libraries += -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublasLt -lcudart_static -ldl -lrt
-ifeq ($(found_cudnn),1)
-dependency_flags += -DTAPER_CUDNN
-link_libraries += -lcudnn
-endif
+cuda_libraries := -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublasLt -lcudart_static -ldl -lrt
 endif

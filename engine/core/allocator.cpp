@@ -107,6 +107,8 @@ class Allocator {
     const auto it = live_.find(block);
     if (it == live_.end()) return;
     damaged_ += is_damaged(block, it->second);
+    // What was released is as unknown as what is fresh, its canary too.
+    if (it->second.is_guarded) source_.fill(block, 0xFF, it->second.capacity);
     use_.live_bytes -= it->second.capacity;
     use_.cached_bytes += it->second.capacity;
     cache_[it->second.capacity].push_back(block);

@@ -241,6 +241,7 @@ inline void load_matrices(uint32_t (&fragments)[4], const void* shared_row, TAPE
   if (reinterpret_cast<uintptr_t>(shared_row) % 16 != 0) {
     emulation::fail_in_kernel({file, line}, "a row of load_matrices is not aligned to 16 bytes");
   }
+  emulation::note_access(shared_row, 16, emulation::Access::read, __builtin_return_address(0));
   detail::MatrixLane lane{fragments, shared_row};
   emulation::gather_warp(0xffffffffu, "load_matrices", {file, line}, &lane,
                          kTransposed ? detail::load_matrices_transposed : detail::load_matrices);
