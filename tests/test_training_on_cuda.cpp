@@ -4,9 +4,12 @@
 
 #include <filesystem>
 
+#include "engine/autograd/gradcheck.h"
 #include "engine/autograd/tape.h"
 #include "engine/core/allocator.h"
 #include "engine/core/cuda_runtime.h"
+#include "engine/core/error.h"
+#include "engine/ops/ops.h"
 #include "model/model_folder.h"
 #include "tests/support/cuda_runs.h"
 #include "tests/support/random_models.h"

@@ -62,6 +62,9 @@ std::vector<NamedGradient> gradients_of(const Transformer& model) {
 
 }  // namespace
 
+// A GPU has the memory, and wants the work at once.
+constexpr int64_t kMoreOnGpu = 16;
+
 int64_t default_micro_batch_windows(const ModelConfig& config, Precision precision, int64_t window) {
   const int64_t product = size_of(product_dtype(precision));
   const int64_t stream = size_of(master_dtype(precision));
@@ -135,7 +138,8 @@ StepReport Trainer::compute_gradients(Gate gate, const Tensor& tokens, const Ten
   const int64_t windows = tokens.dim(0);
   const int64_t most = options_.micro_batch_windows > 0
                            ? options_.micro_batch_windows
-                           : default_micro_batch_windows(model_.config(), model_.precision(), tokens.dim(1));
+                           : default_micro_batch_windows(model_.config(), model_.precision(), tokens.dim(1)) *
+                                 (model_.device() == Device::cuda ? kMoreOnGpu : 1);
   model_.zero_grad();
   StepSums sums;
   for (int64_t begin = 0; begin < windows; begin += most) {

@@ -158,12 +158,16 @@ void mark_memory(const void* begin, size_t bytes, Bytes state) {
   }
 }
 
-void watch_launch(bool is_watched) {
+bool can_watch() {
 #ifdef TAPER_ACCESS_CHECKER
-  is_watching = is_watched;
+  return true;
 #else
-  static_cast<void>(is_watched);
+  return false;
 #endif
+}
+
+void watch_launch(bool is_watched) {
+  is_watching = is_watched && can_watch();
   ++launch_number;
 }
 
@@ -231,4 +235,26 @@ extern "C" void __tsan_func_entry(const void*) {}
 extern "C" void __tsan_func_exit() {}
 extern "C" void __tsan_vptr_update(void**, void*) {}
 extern "C" void __tsan_vptr_read(void**) {}
+
+// Atomics of the standard library in what was instrumented: done as they are, unwatched.
+#define TAPER_ATOMICS(bits, type)                                                                                   \
+  extern "C" type __tsan_atomic##bits##_load(const volatile type* at, int) {                                        \
+    return __atomic_load_n(at, __ATOMIC_SEQ_CST);                                                                   \
+  }                                                                                                                 \
+  extern "C" void __tsan_atomic##bits##_store(volatile type* at, type value, int) {                                 \
+    __atomic_store_n(at, value, __ATOMIC_SEQ_CST);                                                                  \
+  }                                                                                                                 \
+  extern "C" type __tsan_atomic##bits##_fetch_add(volatile type* at, type value, int) {                             \
+    return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST);                                                         \
+  }                                                                                                                 \
+  extern "C" type __tsan_atomic##bits##_fetch_sub(volatile type* at, type value, int) {                             \
+    return __atomic_fetch_sub(at, value, __ATOMIC_SEQ_CST);                                                         \
+  }                                                                                                                 \
+  extern "C" int __tsan_atomic##bits##_compare_exchange_strong(volatile type* at, type* expected, type wanted, int, \
+                                                               int) {                                               \
+    return __atomic_compare_exchange_n(at, expected, wanted, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);            \
+  }
+TAPER_ATOMICS(8, char)
+TAPER_ATOMICS(32, int)
+TAPER_ATOMICS(64, long)
 #endif

@@ -28,6 +28,7 @@ struct Runner {
   uint16_t warp_barriers = 0;  // its warp has passed
 };
 
+bool can_watch();                    // false where the compiler's own sanitizers are on
 void watch_launch(bool is_watched);  // a new launch begins
 void watch_block();                  // and a new block, whose shared memory is another
 extern Runner runner;

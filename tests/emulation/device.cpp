@@ -183,7 +183,7 @@ void Machine::run_threads() {
     const int stack = m.threads_[m.current_].stack;
     m.body_(m.context_);
     m.end_thread();
-    unsigned next;
+    unsigned next = 0;
     if (!m.error_.empty() || !m.take_next(next)) {
       m.free_stacks_.push_back(stack);
       m.fibers_[static_cast<size_t>(stack)].switch_to(m.host_);
@@ -204,7 +204,7 @@ void Machine::run_threads() {
 // The running thread waits: goes on with the next that is ready, or back to run_block() where there is none.
 void Machine::suspend() {
   Fiber& here = fibers_[static_cast<size_t>(threads_[current_].stack)];
-  unsigned next;
+  unsigned next = 0;
   if (!error_.empty() || !take_next(next)) return here.switch_to(host_);
   if (next == current_) return;
   current_ = next;
@@ -238,7 +238,7 @@ void Machine::run_block(unsigned count, size_t shared_bytes, Site launched_at, v
   std::iota(all.begin(), all.end(), 0u);
   release(std::move(all));
 
-  unsigned first;
+  unsigned first = 0;
   take_next(first);
   current_ = first;
   set_thread_index(first);

@@ -9,7 +9,9 @@
 #include "engine/core/error.h"
 #include "engine/core/tensor.h"
 #include "engine/kernels/cuda/gpu.h"
+#include "tests/emulation/access_checker.h"
 #include "tests/emulation/schedule.h"
+#include "tests/support/shared.h"
 
 namespace taper::test {
 namespace {
@@ -165,7 +167,15 @@ __global__ void read_shared_unset(float* y) {
   y[threadIdx.x] = tile[threadIdx.x];
 }
 
+// Accesses are watched in ascending order alone.
+class Unwatched {
+ public:
+  Unwatched() { emulation::set_schedule({Schedule::Order::descending, 0}); }
+  ~Unwatched() { emulation::set_schedule({}); }
+};
+
 TEST_CASE("emulated device: what was not written, or not yet, is NaN") {
+  const Unwatched unwatched;
   const Tensor y = unset(32);
   gpu::launch(read_before_copy, gpu::Grid(1), 1, 0, gpu::stream(), floats(y), floats(on_device({5, 6, 7, 8})));
   CHECK(std::isnan(y.to_doubles()[0]));
@@ -217,8 +227,12 @@ TEST_CASE("emulated device: what is wrong with a kernel is told with its place")
   has(error_of_kernel(shuffle_of_half, 32u, floats(y)), "the threads of a block wait for each other");
   has(error_of_kernel(two_shuffles, 32u, floats(y)), "__shfl_xor_sync meets __shfl_xor_sync of other lanes at");
   has(error_of_kernel(mask_without_self, 32u, floats(y)), "leaves out its own lane");
-  has(error_of_kernel(write_beyond_shared, 1u, floats(y), 16), "tile of 64 bytes was written beyond its end");
-  CHECK(error_of_kernel(write_beyond_shared, 1u, floats(y), 15) == "nothing was thrown");
+  {
+    const Unwatched unwatched;
+    has(error_of_kernel(write_beyond_shared, 1u, floats(on_device({1})), 16),
+        "tile of 64 bytes was written beyond its end");
+  }
+  CHECK(error_of_kernel(write_beyond_shared, 1u, floats(on_device({1})), 15) == "nothing was thrown");
   CHECK(error_of_kernel(unaligned, 1u, floats(y)).find("not aligned") != std::string::npos);
   std::vector<float> host(64);
   has(error_of_kernel(number, 1u, host.data()), "argument 0 of a launch points to no memory of the device");
@@ -240,8 +254,8 @@ __global__ void forgotten_barrier(float* y, const float* x) {
 
 TEST_CASE("emulated device: a barrier that was forgotten shows in some order") {
   int wrong = 0;
-  for (const Schedule& schedule : {Schedule{}, Schedule{Schedule::Order::descending, 0},
-                                   Schedule{Schedule::Order::run_ahead, 1}, Schedule{Schedule::Order::run_ahead, 2}}) {
+  for (const Schedule& schedule : {Schedule{Schedule::Order::descending, 0}, Schedule{Schedule::Order::run_ahead, 1},
+                                   Schedule{Schedule::Order::run_ahead, 2}}) {
     emulation::set_schedule(schedule);
     const Tensor y = unset(64);
     gpu::launch(forgotten_barrier, gpu::Grid(1), 64, 0, gpu::stream(), floats(y),
@@ -251,6 +265,48 @@ TEST_CASE("emulated device: a barrier that was forgotten shows in some order") {
   }
   emulation::set_schedule({});
   CHECK(wrong > 0);
+}
+
+__global__ void add_without_atomic(float* y) { y[0] += 1; }
+__global__ void add_with_atomic(float* y) { atomicAdd(y, 1.0f); }
+__global__ void write_what_others_read(float* y, const float* x) {
+  GPU_SHARED(float, tile, 64);
+  tile[threadIdx.x] = x[threadIdx.x];
+  __syncthreads();
+  const float value = tile[63 - threadIdx.x];
+  tile[threadIdx.x] = value;
+  y[threadIdx.x] = value;
+}
+__global__ void warp_order(float* y, const float* x, bool waits) {
+  GPU_SHARED(float, tile, 32);
+  tile[threadIdx.x] = x[threadIdx.x];
+  if (waits) __syncwarp();
+  y[threadIdx.x] = tile[31 - threadIdx.x];
+}
+__global__ void read_unset(float* y, const float* x) { y[threadIdx.x] = x[threadIdx.x]; }
+
+TEST_CASE("emulated device: accesses are watched") {
+  if (!emulation::can_watch()) SKIP_TEST("the compiler's sanitizers are on");
+  const auto launch = [](auto kernel, unsigned blocks, unsigned threads, auto... args) {
+    return error_of([&] { gpu::launch(kernel, gpu::Grid(blocks), threads, 0, gpu::stream(), args...); });
+  };
+  const auto has = [](const std::string& text, const char* part) {
+    CAPTURE(text);
+    CHECK(text.find(part) != std::string::npos);
+    CHECK(text.find("test_emulation.cpp:") != std::string::npos);
+  };
+  const Tensor x = on_device(std::vector<float>(64, 1.0f)), y = on_device(std::vector<float>(64, 0.0f));
+  has(launch(add_without_atomic, 2u, 1u, floats(y)), "a race");
+  has(launch(add_without_atomic, 1u, 2u, floats(y)), "a race");
+  CHECK(launch(add_without_atomic, 1u, 1u, floats(y)) == "nothing was thrown");
+  CHECK(launch(add_with_atomic, 3u, 32u, floats(y)) == "nothing was thrown");
+  has(launch(forgotten_barrier, 1u, 64u, floats(y), floats(x)), "reads what was never written");
+  has(launch(write_what_others_read, 1u, 64u, floats(y), floats(x)), "a race: writes what thread");
+  has(launch(warp_order, 1u, 32u, floats(y), floats(x), false), "never written");
+  CHECK(launch(warp_order, 1u, 32u, floats(y), floats(x), true) == "nothing was thrown");
+  const Tensor fresh = Tensor::empty({int64_t{1} << 20}, Dtype::f32, Device::cuda, "memory of no earlier test");
+  has(launch(read_unset, 1u, 32u, floats(y), floats(fresh)), "never written");
+  has(launch(write_beyond_shared, 1u, 1u, floats(x), 16), "outside of every array");
 }
 
 }  // namespace
