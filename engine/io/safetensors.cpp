@@ -340,7 +340,7 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<std:
   const std::string file_name = path.string();
   std::vector<Item> items;
   for (const auto& [name, tensor] : tensors) {
-    require(tensor.is_defined(), "{}: tensor {} is undefined", file_name, quoted_name(name));
+    require(tensor.is_defined(), "{}: tensor {} cannot be written; it is undefined", file_name, quoted_name(name));
     require(name != "__metadata__", "{}: tensor {} has the name that the format keeps for metadata", file_name,
             quoted_name(name));
     items.push_back(item_of(name, tensor, stored));
