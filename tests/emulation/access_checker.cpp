@@ -128,7 +128,7 @@ void note_read(Cell& cell, uint32_t launch) {
   } else if (cell.read.by.block != runner.block) {
     cell.has_readers = cell.has_reader_blocks = true;
   } else if (is_ordered(cell.read, launch)) {
-    if (cell.read.by.thread != runner.thread) cell.has_readers = false;
+    if (cell.read.by.thread != runner.thread || cell.read.by.barriers < runner.barriers) cell.has_readers = false;
   } else {
     cell.has_readers = true;
   }
