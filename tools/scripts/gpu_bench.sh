@@ -23,5 +23,13 @@ for precision in f32 bf16; do
   measure 9M 16 512 $precision
   measure 30M 16 512 $precision
 done
+# Each kernel by itself, against the memory it must move and the products it must compute.
+for precision in f32 bf16; do
+  if result=$(timeout 90 "$bin/kernel-bench" --size 30M --batch 16 --precision $precision --budget 0.05 --device cuda --json); then
+    json+="${json:+, }\"kernels, 30M, 16 x 512, $precision\": $result"
+  else
+    failed=$((failed + 1))
+  fi
+done
 printf '{%s, "failed": %d}\n' "$json" "$failed"
 [ $failed -eq 0 ]
