@@ -1,6 +1,6 @@
 // Keys and values of the tokens so far, for each layer, sequence and head of keys, packed as the products read them
-// (engine/kernels/decode.h): keys [positions, D], values [D, positions]. Two flat arrays, written by DecoderPass::append
-// (infer/decoder_pass.h).
+// (engine/kernels/decode.h): keys [positions, D], values [D, positions]. Two flat arrays, written by
+// DecoderPass::append (infer/decoder_pass.h).
 #pragma once
 
 #include <cstdint>

@@ -33,9 +33,7 @@ struct SpelledToken {
 
 // --- reading ---
 
-json read_json(const fs::path& path) {
-  return parse_json(read_file(path, kMaxFileBytes), path.string());
-}
+json read_json(const fs::path& path) { return parse_json(read_file(path, kMaxFileBytes), path.string()); }
 
 const json& member(const json& object, const std::string& name) {
   static const json null;

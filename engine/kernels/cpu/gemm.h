@@ -6,8 +6,8 @@
 
 namespace taper::cpu {
 
-// Each instruction set has its own: gemm() chooses, the others are one backend each, which takes any product. Only gemm()
-// and gemm_amx() see to `activated`.
+// Each instruction set has its own: gemm() chooses, the others are one backend each, which takes any product. Only
+// gemm() and gemm_amx() see to `activated`.
 #define TAPER_GEMM(isa)           \
   namespace isa {                 \
   void gemm(const Gemm& g);       \
