@@ -19,7 +19,6 @@ Runner runner;
 namespace {
 
 constexpr size_t kCellBytes = 2;  // no element is smaller
-constexpr int kMostRegions = 2;
 constexpr uint32_t kWarp = 32;
 
 struct Past {
@@ -42,16 +41,15 @@ struct Region {
   Cell* cells = nullptr;
 };
 
-Region regions[kMostRegions];
-int region_count = 0;
+Region regions[2];  // by Memory
 bool is_watching = false;
 bool is_busy = false;  // the checker's own accesses are not checked
 uint32_t launch_number = 0, block_number = 0;
 
 Region* region_of(const void* address) {
-  for (int i = 0; i < region_count; ++i) {
-    const auto offset = static_cast<size_t>(static_cast<const char*>(address) - regions[i].begin);
-    if (offset < regions[i].bytes) return &regions[i];
+  for (Region& region : regions) {
+    const auto offset = static_cast<size_t>(static_cast<const char*>(address) - region.begin);
+    if (offset < region.bytes) return &region;
   }
   return nullptr;
 }
@@ -137,15 +135,14 @@ void note_read(Cell& cell, uint32_t launch) {
 
 }  // namespace
 
-void watch_memory(const void* begin, size_t bytes) {
-  require(region_count < kMostRegions, "access checker: too many regions");
+void watch_memory(Memory kind, const void* begin, size_t bytes) {
   const size_t cells = bytes / kCellBytes + 1;
   void* memory =
       mmap(nullptr, cells * sizeof(Cell), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   require(memory != MAP_FAILED, "access checker: no memory");
   // Pages of zeros are cells that are forbidden and were never reached.
   static_assert(static_cast<int>(Bytes::forbidden) == 0);
-  regions[region_count++] = {static_cast<const char*>(begin), bytes, static_cast<Cell*>(memory)};
+  regions[static_cast<int>(kind)] = {static_cast<const char*>(begin), bytes, static_cast<Cell*>(memory)};
 }
 
 void mark_memory(const void* begin, size_t bytes, Bytes state) {
@@ -178,8 +175,9 @@ void note_access(const void* address, size_t bytes, Access access, const void* p
   Region* region = region_of(address);
   if (!region) return;
   is_busy = true;
-  // The first region is the shared memory of whatever block runs.
-  const uint32_t launch = region == &regions[0] ? block_number : launch_number;
+  // Shared memory is that of whatever block runs.
+  const bool is_shared = region == &regions[static_cast<int>(Memory::shared)];
+  const uint32_t launch = is_shared ? block_number : launch_number;
   const auto begin = static_cast<size_t>(static_cast<const char*>(address) - region->begin);
   for (size_t i = begin / kCellBytes; i <= (begin + bytes - 1) / kCellBytes; ++i) {
     Cell& cell = region->cells[i];

@@ -16,8 +16,10 @@ namespace taper::emulation {
 
 enum class Bytes : uint8_t { forbidden, unset, set };
 
-// Memory to watch, at most two regions; all of it is forbidden until marked.
-void watch_memory(const void* begin, size_t bytes);
+enum class Memory : uint8_t { shared, device };
+
+// Once for each kind; all of it is forbidden until marked.
+void watch_memory(Memory kind, const void* begin, size_t bytes);
 void mark_memory(const void* begin, size_t bytes, Bytes state);
 
 // The thread that runs, for comparison with those that came before. Counters of barriers begin at 0 in each block.

@@ -31,7 +31,7 @@ char* device_memory() {
     void* range =
         mmap(nullptr, kMemoryBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     require(range != MAP_FAILED, "emulated device: no memory");
-    emulation::watch_memory(range, kMemoryBytes);
+    emulation::watch_memory(emulation::Memory::device, range, kMemoryBytes);
     return static_cast<char*>(range);
   }();
   return memory;

@@ -29,7 +29,7 @@ void SharedMemory::reset(size_t dynamic_bytes, Site launched_at) {
           launched_at.file, launched_at.line, dynamic_bytes, kMostShared);
   if (!bytes_) {
     bytes_ = static_cast<char*>(std::aligned_alloc(kAlign, kCapacity));
-    watch_memory(bytes_, kCapacity);
+    watch_memory(Memory::shared, bytes_, kCapacity);
   }
   mark_memory(bytes_, used_, Bytes::forbidden);
   arrays_.clear();

@@ -293,6 +293,7 @@ TEST_CASE("emulated device: accesses are watched") {
   };
   const auto has = [](const std::string& text, const char* part) {
     CAPTURE(text);
+    CAPTURE(part);
     CHECK(text.find(part) != std::string::npos);
     CHECK(text.find("test_emulation.cpp:") != std::string::npos);
   };
