@@ -74,10 +74,12 @@ cuda-kernels: $(cuda_objects)
 # The same text for the processor, for the tests. A store of one type is loaded as another, as device code may.
 emulation_objects := $(patsubst %.cpp,$(objects)/%.o,$(wildcard tests/emulation/*.cpp)) \
   $(patsubst %.cu,$(objects)/%.emulated.o,$(wildcard engine/kernels/cuda/*.cu))
+# Not beside the compiler's own sanitizers, and not with clang, whose copies of structures call no hook.
+is_watched := $(if $(sanitizers)$(findstring clang,$(compiler)),,yes)
 emulation_flags := -DTAPER_GPU_BACKEND='"tests/emulation/gpu_backend.h"' -fno-strict-aliasing \
-  $(if $(sanitizers),,-DTAPER_ACCESS_CHECKER)
+  $(if $(is_watched),-DTAPER_ACCESS_CHECKER)
 # Their accesses go through the hooks of tests/emulation/access_checker.cpp; lines are for its messages.
-watched_flags := $(if $(sanitizers),,-fsanitize=thread -g1)
+watched_flags := $(if $(is_watched),-fsanitize=thread -g1)
 $(objects)/tests/emulation/test_emulation.o: emulation_flags += $(watched_flags)
 
 $(objects)/tests/emulation/%.o: tests/emulation/%.cpp

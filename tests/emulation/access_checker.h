@@ -6,7 +6,8 @@
 //     launch nothing does but atomics. Barriers and __syncwarp order accesses, shuffles do not.
 //   - bytes that were read before they were written
 //   - bytes outside of every array
-// Where the compiler's own sanitizers are on, their hooks are theirs, and nothing is watched.
+// Beside the compiler's own sanitizers the hooks are theirs, and clang's copies of structures call none: there nothing
+// is watched.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +31,7 @@ struct Runner {
   uint16_t warp_barriers = 0;  // its warp has passed
 };
 
-bool can_watch();                    // false where the compiler's own sanitizers are on
+bool can_watch();                    // false with sanitizers and with clang
 void watch_launch(bool is_watched);  // a new launch begins
 void watch_block();                  // and a new block, whose shared memory is another
 extern Runner runner;

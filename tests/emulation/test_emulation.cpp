@@ -287,7 +287,7 @@ __global__ void warp_order(float* y, const float* x, bool waits) {
 __global__ void read_unset(float* y, const float* x) { y[threadIdx.x] = x[threadIdx.x]; }
 
 TEST_CASE("emulated device: accesses are watched") {
-  if (!emulation::can_watch()) SKIP_TEST("the compiler's sanitizers are on");
+  if (!emulation::can_watch()) SKIP_TEST("accesses are watched by g++ without sanitizers only");
   const auto launch = [](auto kernel, unsigned blocks, unsigned threads, auto... args) {
     return error_of([&] { gpu::launch(kernel, gpu::Grid(blocks), threads, 0, gpu::stream(), args...); });
   };
