@@ -20,7 +20,10 @@ if [ -n "$files" ]; then
   # clang knows neither g++'s switches nor, without its runtime's headers, OpenMP.
   flags=$(sed -E 's/-Wno-(restrict|stringop-overflow)//g; s/-fopenmp//g' <<<"${LINT_FLAGS:--std=c++20 -I.}")
   xargs -P "$(nproc)" -n 1 sh -c \
-    'case $1 in engine/kernels/cpu/*) isa="-DTAPER_ISA=base -DEigen=Eigen_base" ;; esac
-     clang-tidy --quiet "$1" -- '"$flags"' -Wno-unknown-pragmas $isa 2>/dev/null' tidy <<<"$files" || failed=1
+    'case $1 in
+       engine/kernels/cpu/*) own="-DTAPER_ISA=base -DEigen=Eigen_base" ;;
+       tests/emulation/*) own="-DTAPER_GPU_BACKEND=\"tests/emulation/gpu_backend.h\"" ;;
+     esac
+     clang-tidy --quiet "$1" -- '"$flags"' -Wno-unknown-pragmas $own 2>/dev/null' tidy <<<"$files" || failed=1
 fi
 exit $failed
