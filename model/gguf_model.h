@@ -1,6 +1,5 @@
 // Models as GGUF files of llama.cpp's architectures "gpt2" and "llama", for export_gguf (model/hf_export.h). Keys and
-// tensors:
-// ggml, docs/gguf.md; llama.cpp, src/llama-arch.cpp, src/models/{gpt2,llama}.cpp.
+// tensors: ggml, docs/gguf.md; llama.cpp, src/llama-arch.cpp, src/models/{gpt2,llama}.cpp.
 //
 // llama.cpp rotates pairs of neighbours where Hugging Face rotates halves: rows of q and k are reordered. Vectors and
 // positions stay F32. All norms share one eps, as in Hugging Face's classes, so models without norms take the same

@@ -16,12 +16,6 @@
 namespace taper::test {
 namespace {
 
-class MemoryGuard {
- public:
-  MemoryGuard() { set_memory_guard(true); }
-  ~MemoryGuard() { set_memory_guard(false); }
-};
-
 double tolerance_of(Dtype dtype) { return dtype == Dtype::f64 ? 1e-11 : dtype == Dtype::f32 ? 1e-4 : 3e-2; }
 
 // run(device) gives results on that device, from the same inputs.

@@ -53,36 +53,14 @@ class ThreadsForTest {
   int before_;
 };
 
-class MemoryGuard {
- public:
-  MemoryGuard() { set_memory_guard(true); }
-  ~MemoryGuard() { set_memory_guard(false); }
-};
-
 // body(info, sample, dtype) for everything in the registry, on each instruction set.
 template <class Body>
 void for_each_use(Body&& body) {
   for (const std::string& isa : instruction_sets()) {
     const IsaForTest chosen(isa);
     CAPTURE(isa);
-    for (const OpInfo& info : all_ops()) {
-      CAPTURE(info.name);
-      for (const Sample& sample : info.samples()) {
-        CAPTURE(sample.label);
-        for (const Dtype dtype : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
-          if (dtype == Dtype::bf16 && !sample.has_bf16) continue;
-          const std::string type = to_string(dtype);
-          CAPTURE(type);
-          body(info, sample, dtype);
-        }
-      }
-    }
+    for_each_sample(body);
   }
-}
-
-Tensors cotangents_for(const Sample& sample, const Tensors& inputs, Dtype dtype) {
-  const NoGrad no_grad;
-  return make_cotangents(sample, taper::apply(sample.op(dtype), inputs));
 }
 
 TEST_CASE("ops: every op of the sources is registered, once, with samples good and bad") {

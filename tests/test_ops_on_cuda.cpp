@@ -13,17 +13,6 @@
 namespace taper::test {
 namespace {
 
-class MemoryGuard {
- public:
-  MemoryGuard() { set_memory_guard(true); }
-  ~MemoryGuard() { set_memory_guard(false); }
-};
-
-Tensors cotangents_for(const Sample& sample, const Tensors& inputs, Dtype dtype) {
-  const NoGrad no_grad;
-  return make_cotangents(sample, taper::apply(sample.op(dtype), inputs));
-}
-
 TEST_CASE("ops on cuda: results and gradients agree with the processor's f64, in every order with the same bits") {
   SKIP_WITHOUT_CUDA();
   const MemoryGuard guard;

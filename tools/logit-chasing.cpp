@@ -218,13 +218,6 @@ class LogitChasing {
   std::vector<double> peaks_;
 };
 
-Scale scaled(std::vector<std::string> sizes) {
-  Scale scale;
-  scale.sizes = std::move(sizes);
-  scale.seeds = 1;
-  return scale;
-}
-
 int run(int argc, char** argv) {
   Options options;
   Cli cli("logit-chasing", "Scale and logits without a final norm, with and without the anchor.");
@@ -240,7 +233,7 @@ int run(int argc, char** argv) {
   experiment.full = published_scale();
   experiment.full.sizes = {"30M"};
   experiment.full.seeds = 1;
-  experiment.scaled = {scaled({"1M"})};
+  experiment.scaled = {Scale{{"1M"}, 1}};
   experiment.plan = [&](const Scale& scale) { return chasing.plan(scale); };
   experiment.tables = [&](const Scale& scale, const ResultsByName& all) { return chasing.tables(scale, all); };
   return run_experiment(experiment, options.common, cli, common);

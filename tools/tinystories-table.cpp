@@ -161,17 +161,6 @@ class Table {
   std::vector<Kind> kinds_;
 };
 
-std::vector<Scale> scaled() {
-  const auto scale = [](std::vector<std::string> sizes, int64_t seeds) {
-    Scale result;
-    result.sizes = std::move(sizes);
-    result.seeds = seeds;
-    return result;
-  };
-  return {scale({"1M"}, 2), scale({"1M"}, 3), scale({"1M", "3M"}, 3), scale({"1M", "3M", "9M"}, 3),
-          scale({"1M", "3M", "9M", "30M"}, 6)};
-}
-
 int run(int argc, char** argv) {
   Options options;
   Cli cli("tinystories-table", "Validation loss of every variant, against the baseline: the paper's main table.");
@@ -187,7 +176,8 @@ int run(int argc, char** argv) {
   experiment.name = "tinystories-table";
   experiment.question = "Does a transformer without norms learn as well as one with them?";
   experiment.full = published_scale();
-  experiment.scaled = scaled();
+  experiment.scaled = {Scale{{"1M"}, 2}, Scale{{"1M"}, 3}, Scale{{"1M", "3M"}, 3}, Scale{{"1M", "3M", "9M"}, 3},
+                       Scale{{"1M", "3M", "9M", "30M"}, 6}};
   experiment.plan = [&](const Scale& scale) { return table.plan(scale); };
   experiment.tables = [&](const Scale& scale, const ResultsByName& results) { return table.tables(scale, results); };
   return run_experiment(experiment, options.common, cli, common);

@@ -147,10 +147,6 @@ void seed_root(const Tensor& root, const Tensor& cotangent, Agenda& agenda) {
   agenda.emplace(node->age, node);
 }
 
-}  // namespace
-
-namespace {
-
 // Where all inputs are.
 Device device_of(const Op& op, const Tensors& in) {
   const Tensor* first = nullptr;

@@ -59,6 +59,20 @@ inline void with_grad_type(Dtype dtype, Dtype grad_dtype, Body&& body) {
   });
 }
 
+// body(Type<T>, Type<Y>) for operands T and a result Y in mixed precision: f64 for f64, else bf16 or f32 each.
+template <class Body>
+inline void with_result_type(Dtype dtype, Dtype result_dtype, Body&& body) {
+  with_float_type(dtype, [&](auto type) {
+    if constexpr (std::is_same_v<typename decltype(type)::type, double>) {
+      body(type, type);
+    } else if (result_dtype == Dtype::bf16) {
+      body(type, Type<bf16>());
+    } else {
+      body(type, Type<float>());
+    }
+  });
+}
+
 // body(std::true_type or std::false_type): what a flag decides is decided outside the loop.
 template <class Body>
 inline void with_flag(bool flag, Body&& body) {

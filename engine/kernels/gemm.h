@@ -48,4 +48,30 @@ struct Gemm {
   }
 };
 
+// What the kernels matmul and linear_fwd ask for (engine/kernels/kernels.h).
+inline Gemm matmul_gemm(Acc c, In a, In b, MatmulOptions options) {
+  Gemm g;
+  g.m = c.rows();
+  g.k = options.transpose_a ? a.rows() : a.cols();
+  g.n = c.cols();
+  g.dtype = a.dtype;
+  g.a = {a.data, a.cols(), options.transpose_a};
+  g.b = {b.data, b.cols(), options.transpose_b};
+  g.c = c.data;
+  g.c_stride = c.cols();
+  g.c_dtype = c.dtype;
+  g.adds = c.add;
+  return g;
+}
+
+inline Gemm linear_gemm(Out y, Out pre, In x, In w, In bias, Activation act) {
+  Gemm g = matmul_gemm({pre ? pre : y, false}, x, w, {false, true});
+  g.bias = bias.data;
+  if (act != Activation::none) {
+    g.act = act;
+    g.activated = y.data;
+  }
+  return g;
+}
+
 }  // namespace taper

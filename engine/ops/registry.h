@@ -1,7 +1,7 @@
 // Every op of the engine with samples of its use, from which tests/test_ops.cpp makes its checks: shapes, agreement
 // with a composite of plain ops, central differences in f64 against a random cotangent, accumulation, canaries, errors,
-// repeatability, and CUDA against CPU. An op that is in no list (at the end of each file of engine/ops)
-// fails the suite.
+// repeatability, and CUDA against CPU. An op that is in no list, at the end of its file
+// in engine/ops, fails the suite.
 #pragma once
 
 #include <functional>

@@ -212,7 +212,8 @@ __global__ void two_shuffles(float* y) {
 __global__ void mask_without_self(float* y) { y[threadIdx.x] = __shfl_xor_sync(0x0000ffffu, 1.0f, 1); }
 __global__ void write_beyond_shared(float* y, int at) {
   GPU_SHARED(float, tile, 16);
-  tile[at] = y[0];
+  float* const place = tile + at;  // an index would be the compiler's sanitizer's to refuse
+  *place = y[0];
 }
 __global__ void unaligned(float* y) { gpu::load_pack<4>(y + 1); }
 

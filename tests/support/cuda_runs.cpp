@@ -41,24 +41,15 @@ OpRun run_op_on_cuda(const std::shared_ptr<const Op>& op, const Tensors& inputs,
 
 void for_each_cuda_use(const std::function<void(const OpInfo&, const Sample&, Dtype)>& body) {
   std::set<std::string> missing;
-  for (const OpInfo& info : all_ops()) {
-    CAPTURE(info.name);
-    for (const Sample& sample : info.samples()) {
-      CAPTURE(sample.label);
-      for (const Dtype dtype : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
-        if (dtype == Dtype::bf16 && !sample.has_bf16) continue;
-        const std::string type = to_string(dtype);
-        CAPTURE(type);
-        try {
-          body(info, sample, dtype);
-        } catch (const Error& error) {
-          const std::string text = error.what();
-          if (text.find("has no kernel for cuda") == std::string::npos) throw;
-          missing.insert(text.substr(0, text.find(':')));
-        }
-      }
+  for_each_sample([&](const OpInfo& info, const Sample& sample, Dtype dtype) {
+    try {
+      body(info, sample, dtype);
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      if (text.find("has no kernel for cuda") == std::string::npos) throw;
+      missing.insert(text.substr(0, text.find(':')));
     }
-  }
+  });
   std::string names;
   for (const std::string& name : missing) names += (names.empty() ? "" : ", ") + name;
   if (!names.empty()) skip_test("no kernel for cuda: " + names);

@@ -1,6 +1,7 @@
 #include "tests/support/op_runs.h"
 
 #include <cxxabi.h>
+#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cmath>
@@ -50,6 +51,26 @@ Tensors make_cotangents(const Sample& sample, const Tensors& outputs) {
     cotangents[i] = normals(outputs[i].shape(), outputs[i].dtype(), 1000 + i);
   }
   return cotangents;
+}
+
+Tensors cotangents_for(const Sample& sample, const Tensors& inputs, Dtype dtype) {
+  const NoGrad no_grad;
+  return make_cotangents(sample, taper::apply(sample.op(dtype), inputs));
+}
+
+void for_each_sample(const std::function<void(const OpInfo&, const Sample&, Dtype)>& body) {
+  for (const OpInfo& info : all_ops()) {
+    CAPTURE(info.name);
+    for (const Sample& sample : info.samples()) {
+      CAPTURE(sample.label);
+      for (const Dtype dtype : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
+        if (dtype == Dtype::bf16 && !sample.has_bf16) continue;
+        const std::string type = to_string(dtype);
+        CAPTURE(type);
+        body(info, sample, dtype);
+      }
+    }
+  }
 }
 
 Tensors to_f64(const Tensors& tensors) {

@@ -1,9 +1,11 @@
 // How the tests of ops use a sample: inputs, runs, comparisons (tests/test_ops.cpp).
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "engine/core/allocator.h"
 #include "engine/ops/registry.h"
 
 namespace taper::test {
@@ -27,6 +29,19 @@ bool has_gradient(const Sample& sample);  // of any input
 OpRun run_op(const std::shared_ptr<const Op>& op, const Tensors& inputs, const Tensors& cotangents,
              const std::vector<bool>& asks, int passes = 1);
 std::vector<bool> all_differentiated(const Sample& sample);
+
+// Of the sample's op on these inputs.
+Tensors cotangents_for(const Sample& sample, const Tensors& inputs, Dtype dtype);
+
+// body(info, sample, dtype) for everything in the registry.
+void for_each_sample(const std::function<void(const OpInfo&, const Sample&, Dtype)>& body);
+
+// Memory is guarded (engine/core/allocator.h) for the rest of the scope.
+class MemoryGuard {
+ public:
+  MemoryGuard() { set_memory_guard(true); }
+  ~MemoryGuard() { set_memory_guard(false); }
+};
 
 // Empty where |got - want| <= tolerance * max(1, max |want|) everywhere; else where and by how much it is not.
 std::string difference(const Tensor& got, const Tensor& want, double tolerance);

@@ -61,7 +61,7 @@ namespace taper {
 
 void cpu::TAPER_ISA::embedding_fwd(Out y, In tokens, In wte, In wpe) {
   const int64_t cols = y.cols(), window = tokens.cols();
-  const auto run = [&](auto type, auto result_type) {
+  with_result_type(wte.dtype, y.dtype, [&](auto type, auto result_type) {
     using W = typename decltype(type)::type;
     using Y = typename decltype(result_type)::type;
     parallel_for(y.rows(), grain_of_rows(cols), [&](int64_t begin, int64_t end) {
@@ -70,15 +70,6 @@ void cpu::TAPER_ISA::embedding_fwd(Out y, In tokens, In wte, In wpe) {
         embed_row(y.as<Y>() + row * cols, wte.as<W>() + tokens.as<int32_t>()[row] * cols, position, cols);
       }
     });
-  };
-  with_float_type(wte.dtype, [&](auto type) {
-    if constexpr (std::is_same_v<typename decltype(type)::type, double>) {
-      run(type, type);
-    } else if (y.dtype == Dtype::bf16) {
-      run(type, Type<bf16>());
-    } else {
-      run(type, Type<float>());
-    }
   });
 }
 

@@ -78,40 +78,15 @@ void activation_backward(Out dpre, Acc dbias, In dy, In pre) {
                     [&](auto type) { sum_bias_parts<S, typename decltype(type)::type>(dbias, parts.get(), columns); });
 }
 
-Gemm gemm_of(const View& c, In a, In b, MatmulOptions options) {
-  Gemm g;
-  g.m = c.rows();
-  g.k = options.transpose_a ? a.rows() : a.cols();
-  g.n = c.cols();
-  g.dtype = a.dtype;
-  g.a = {a.data, a.cols(), options.transpose_a};
-  g.b = {b.data, b.cols(), options.transpose_b};
-  g.c = c.data;
-  g.c_stride = c.cols();
-  g.c_dtype = c.dtype;
-  return g;
-}
-
 }  // namespace
 }  // namespace taper::cpu::TAPER_ISA
 
 namespace taper {
 
-void cpu::TAPER_ISA::matmul(Acc c, In a, In b, MatmulOptions options) {
-  Gemm g = gemm_of(c, a, b, options);
-  g.adds = c.add;
-  gemm(g);
-}
+void cpu::TAPER_ISA::matmul(Acc c, In a, In b, MatmulOptions options) { gemm(matmul_gemm(c, a, b, options)); }
 
 void cpu::TAPER_ISA::linear_fwd(Out y, Out pre, In x, In w, In bias, Activation act) {
-  const View& target = pre ? pre : y;
-  Gemm g = gemm_of(target, x, w, {false, true});
-  g.bias = bias.data;
-  if (act != Activation::none) {
-    g.act = act;
-    g.activated = y.data;
-  }
-  gemm(g);
+  gemm(linear_gemm(y, pre, x, w, bias, act));
 }
 
 void cpu::TAPER_ISA::linear_act_bwd(Out dpre, Acc dbias, In dy, In pre, Activation act) {

@@ -73,20 +73,11 @@ __global__ void add_position_rows(G* dwpe, const D* dy, int64_t windows, int64_t
 namespace taper {
 
 void cuda::embedding_fwd(Out y, In tokens, In wte, In wpe) {
-  const auto run = [&](auto type, auto result_type) {
+  with_result_type(wte.dtype, y.dtype, [&](auto type, auto result_type) {
     using W = typename decltype(type)::type;
     using Y = typename decltype(result_type)::type;
     gpu::launch(embed<Y, W>, gpu::Grid(y.rows()), kElementThreads, 0, gpu::stream(), y.as<Y>(), tokens.as<int32_t>(),
                 wte.as<W>(), wpe.as<W>(), tokens.cols(), y.cols());
-  };
-  with_float_type(wte.dtype, [&](auto type) {
-    if constexpr (std::is_same_v<typename decltype(type)::type, double>) {
-      run(type, type);
-    } else if (y.dtype == Dtype::bf16) {
-      run(type, Type<bf16>());
-    } else {
-      run(type, Type<float>());
-    }
   });
 }
 

@@ -66,39 +66,15 @@ void run_backward(Out dpre, Acc dbias, In dy, In pre) {
   sums.run();
 }
 
-Gemm gemm_of(const View& c, In a, In b, MatmulOptions options) {
-  Gemm g;
-  g.m = c.rows();
-  g.k = options.transpose_a ? a.rows() : a.cols();
-  g.n = c.cols();
-  g.dtype = a.dtype;
-  g.a = {a.data, a.cols(), options.transpose_a};
-  g.b = {b.data, b.cols(), options.transpose_b};
-  g.c = c.data;
-  g.c_stride = c.cols();
-  g.c_dtype = c.dtype;
-  return g;
-}
-
 }  // namespace
 }  // namespace taper::cuda
 
 namespace taper {
 
-void cuda::matmul(Acc c, In a, In b, MatmulOptions options) {
-  Gemm g = gemm_of(c, a, b, options);
-  g.adds = c.add;
-  gemm(g);
-}
+void cuda::matmul(Acc c, In a, In b, MatmulOptions options) { gemm(matmul_gemm(c, a, b, options)); }
 
 void cuda::linear_fwd(Out y, Out pre, In x, In w, In bias, Activation act) {
-  Gemm g = gemm_of(pre ? pre : y, x, w, {false, true});
-  g.bias = bias.data;
-  if (act != Activation::none) {
-    g.act = act;
-    g.activated = y.data;
-  }
-  gemm(g);
+  gemm(linear_gemm(y, pre, x, w, bias, act));
 }
 
 void cuda::linear_act_bwd(Out dpre, Acc dbias, In dy, In pre, Activation act) {
