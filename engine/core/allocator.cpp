@@ -7,8 +7,10 @@
 #include <bit>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "engine/core/cuda_runtime.h"
@@ -77,7 +79,10 @@ class CudaSource final : public Source {
   const char* owner() override { return "the GPU"; }
 };
 
+constexpr int kCommon = 0;  // blocks of no pool
+
 struct Block {
+  int pool;
   int64_t capacity;
   int64_t requested;
   bool is_guarded;
@@ -90,9 +95,10 @@ class Allocator {
   void* allocate(int64_t bytes, const char* what) {
     const std::lock_guard lock(mutex_);
     const int64_t capacity = size_class(bytes + (is_guarded_ ? kGuardBytes : 0));
-    void* block = take_cached(capacity);
+    void* block = take_cached(open_pool_, capacity);
+    if (!block && open_pool_ != kCommon) block = take_cached(kCommon, capacity);
     if (!block) block = take_from_system(capacity, bytes, what);
-    live_[block] = {capacity, bytes, is_guarded_};
+    live_[block] = {open_pool_, capacity, bytes, is_guarded_};
     use_.live_bytes += capacity;
     use_.peak_bytes = std::max(use_.peak_bytes, use_.live_bytes);
     if (is_guarded_) {
@@ -111,7 +117,8 @@ class Allocator {
     if (it->second.is_guarded) source_.fill(block, 0xFF, it->second.capacity);
     use_.live_bytes -= it->second.capacity;
     use_.cached_bytes += it->second.capacity;
-    cache_[it->second.capacity].push_back(block);
+    if (open_pool_ != kCommon && it->second.pool != open_pool_) released_others_ = true;
+    cache_[{it->second.pool, it->second.capacity}].push_back(block);
     live_.erase(it);
   }
 
@@ -130,6 +137,30 @@ class Allocator {
     drop_cache_locked();
   }
 
+  int open_pool() {
+    const std::lock_guard lock(mutex_);
+    require(open_pool_ == kCommon, "memory: a pool is open already");
+    released_others_ = false;
+    return open_pool_ = ++last_pool_;
+  }
+
+  bool close_pool() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(open_pool_, kCommon) != kCommon && released_others_;
+  }
+
+  void drop_pool(int pool) {
+    const std::lock_guard lock(mutex_);
+    for (auto& [block, info] : live_) {
+      if (info.pool == pool) info.pool = kCommon;
+    }
+    for (auto it = cache_.lower_bound({pool, 0}); it != cache_.end() && it->first.first == pool;
+         it = cache_.erase(it)) {
+      std::vector<void*>& common = cache_[{kCommon, it->first.second}];
+      common.insert(common.end(), it->second.begin(), it->second.end());
+    }
+  }
+
   void set_guard(bool is_guarded) {
     const std::lock_guard lock(mutex_);
     is_guarded_ = is_guarded;
@@ -144,14 +175,14 @@ class Allocator {
 
  private:
   bool is_damaged(const void* block, const Block& info) {
-    if (!info.is_guarded) return false;
+    if (!info.is_guarded || open_pool_ != kCommon) return false;  // nothing can be read while work is recorded
     unsigned char guard[kGuardBytes];
     source_.read(guard, static_cast<const char*>(block) + info.requested, kGuardBytes);
     return std::any_of(guard, guard + kGuardBytes, [](unsigned char byte) { return byte != kGuardByte; });
   }
 
-  void* take_cached(int64_t capacity) {
-    const auto it = cache_.find(capacity);
+  void* take_cached(int pool, int64_t capacity) {
+    const auto it = cache_.find({pool, capacity});
     if (it == cache_.end() || it->second.empty()) return nullptr;
     void* block = it->second.back();
     it->second.pop_back();
@@ -160,6 +191,9 @@ class Allocator {
   }
 
   void* take_from_system(int64_t capacity, int64_t bytes, const char* what) {
+    require(open_pool_ == kCommon,
+            "cuda: {} wants {} KB of new memory while work is recorded; want the work done once before", what,
+            bytes >> 10);
     // The system grants more than it has and kills the process later: refuse what cannot fit while it can be said.
     if (use_.live_bytes + use_.cached_bytes + capacity > source_.size()) drop_cache_locked();
     void* block = nullptr;
@@ -178,17 +212,20 @@ class Allocator {
   }
 
   void drop_cache_locked() {
-    for (auto& [capacity, blocks] : cache_) {
+    while (!cache_.empty() && cache_.begin()->first.first == kCommon) {
+      const auto& [key, blocks] = *cache_.begin();
       for (void* block : blocks) source_.give_back(block);
+      use_.cached_bytes -= key.second * static_cast<int64_t>(blocks.size());
+      cache_.erase(cache_.begin());
     }
-    cache_.clear();
-    use_.cached_bytes = 0;
   }
 
   Source& source_;
   std::mutex mutex_;
   std::unordered_map<void*, Block> live_;
-  std::unordered_map<int64_t, std::vector<void*>> cache_;
+  std::map<std::pair<int, int64_t>, std::vector<void*>> cache_;  // by pool and capacity
+  int open_pool_ = kCommon, last_pool_ = kCommon;
+  bool released_others_ = false;  // while the pool is open
   MemoryUse use_;
   bool is_guarded_ = false;
   int64_t damaged_ = 0;
@@ -208,6 +245,9 @@ void release(void* block, Device device) { allocator_of(device).release(block); 
 MemoryUse memory_use(Device device) { return allocator_of(device).use(); }
 void reset_peak_memory(Device device) { allocator_of(device).reset_peak(); }
 void release_cached_memory(Device device) { allocator_of(device).drop_cache(); }
+int open_memory_pool(Device device) { return allocator_of(device).open_pool(); }
+bool close_memory_pool(Device device) { return allocator_of(device).close_pool(); }
+void drop_memory_pool(int pool, Device device) { allocator_of(device).drop_pool(pool); }
 void set_memory_guard(bool is_guarded) {
   for (const Device device : {Device::cpu, Device::cuda}) allocator_of(device).set_guard(is_guarded);
 }

@@ -24,6 +24,12 @@ MemoryUse memory_use(Device device = Device::cpu);
 void reset_peak_memory(Device device = Device::cpu);
 void release_cached_memory(Device device = Device::cpu);
 
+// What is taken while a pool is open is the pool's until it is dropped: let go of, it serves the pool's own requests
+// alone. Fresh memory comes out of the common cache. For work that is done again later at the same addresses.
+int open_memory_pool(Device device);    // Error where one is open
+bool close_memory_pool(Device device);  // whether memory of others was let go of meanwhile; false where none is open
+void drop_memory_pool(int pool, Device device);  // what it holds becomes common again
+
 // For tests, on all devices. While guarded, fresh blocks are filled with 0xFF (a NaN in every float type) and followed
 // by a canary; check_guards() counts the damaged canaries behind live blocks, and release() counts into the same sum.
 void set_memory_guard(bool is_guarded);

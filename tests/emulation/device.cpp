@@ -384,13 +384,12 @@ std::string to_string(const Schedule& schedule) {
 
 void set_schedule(const Schedule& schedule) { machine().set_schedule(schedule); }
 
+namespace {
+
 void run_grid(const gpu::Grid& grid, const Dimensions& block, size_t shared_bytes, void (*body)(const void*),
               const void* context) {
   const Site launched_at{grid.file, grid.line};
   const uint64_t count = uint64_t{block.x} * block.y * block.z;
-  require(count > 0 && count <= kMostThreads && block.z <= 64,
-          "{}:{}: a block's threads are out of range; got {} x {} x {}, want 1 to {} in all", grid.file, grid.line,
-          block.x, block.y, block.z, kMostThreads);
   Machine& m = machine();
   gridDim = dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y), static_cast<unsigned>(grid.z));
   blockDim = dim3(block.x, block.y, block.z);
@@ -404,6 +403,19 @@ void run_grid(const gpu::Grid& grid, const Dimensions& block, size_t shared_byte
     runner.block = block_number++;
     m.run_block(static_cast<unsigned>(count), shared_bytes, launched_at, body, context);
   }
+}
+
+}  // namespace
+
+void launch_grid(const gpu::Grid& grid, const Dimensions& block, size_t shared_bytes, void (*body)(const void*),
+                 Context context) {
+  const uint64_t count = uint64_t{block.x} * block.y * block.z;
+  require(count > 0 && count <= kMostThreads && block.z <= 64,
+          "{}:{}: a block's threads are out of range; got {} x {} x {}, want 1 to {} in all", grid.file, grid.line,
+          block.x, block.y, block.z, kMostThreads);
+  std::vector<std::max_align_t> copy(context.bytes / sizeof(std::max_align_t) + 1);
+  std::memcpy(copy.data(), context.data, context.bytes);
+  enqueue([=, copy = std::move(copy)] { run_grid(grid, block, shared_bytes, body, copy.data()); });
 }
 
 void* dynamic_shared() { return machine().shared().dynamic(); }

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 #include "engine/kernels/cuda/launch.h"
 
@@ -26,9 +27,16 @@ struct Dimensions {
   unsigned x = 1, y = 1, z = 1;
 };
 
-// Runs body(context) once for each thread of the launch.
-void run_grid(const gpu::Grid& grid, const Dimensions& block, size_t shared_bytes, void (*body)(const void* context),
-              const void* context);
+// What is queued happens at once; while a graph is recorded it is kept instead, for each of the graph's launches.
+void enqueue(std::function<void()> work);
+
+// Queues body(context) once for each thread of the launch, with the context's bytes as they are now.
+struct Context {
+  const void* data;
+  size_t bytes;
+};
+void launch_grid(const gpu::Grid& grid, const Dimensions& block, size_t shared_bytes, void (*body)(const void* context),
+                 Context context);
 
 // Throws unless a kernel may read the address: null, or inside memory of the device.
 void check_device_pointer(const void* pointer, int argument, const gpu::Grid& grid);

@@ -276,7 +276,8 @@ void launch(void (*kernel)(P...), const Grid& grid, dim3 block, size_t shared_by
   const detail::Call<P...> call{kernel, {static_cast<P>(std::forward<A>(args))...}};
   int number = 0;
   std::apply([&](const auto&... value) { (detail::check_argument(value, number++, grid), ...); }, call.values);
-  emulation::run_grid(grid, {block.x, block.y, block.z}, shared_bytes, detail::Call<P...>::run, &call);
+  emulation::launch_grid(grid, {block.x, block.y, block.z}, shared_bytes, detail::Call<P...>::run,
+                         {&call, sizeof call});
 }
 
 }  // namespace taper::gpu

@@ -1,10 +1,13 @@
 // The emulated device's memory: the host's, apart from it, so that kernels that read the host's are caught. Everything
-// happens at once.
+// happens at once, or is recorded for a graph.
 #include <sys/mman.h>
 
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "engine/core/cuda_runtime.h"
 #include "engine/core/error.h"
@@ -66,9 +69,29 @@ emulation::Bytes meaning_of(unsigned char value) {
   return value == 0xFF ? emulation::Bytes::unset : value == 0xA5 ? emulation::Bytes::forbidden : emulation::Bytes::set;
 }
 
+// Not empty while a graph is recorded.
+std::vector<std::function<void()>>* recording = nullptr;
+
+void require_repeatable(const char* what) {
+  require(recording == nullptr, "cuda: {} while work is recorded: it could not be repeated", what);
+}
+
+class EmulatedGraph final : public CudaGraph {
+ public:
+  void launch() override {
+    for (const std::function<void()>& one : work) emulation::enqueue(one);
+  }
+  int64_t size() const override { return static_cast<int64_t>(work.size()); }
+
+  std::vector<std::function<void()>> work;
+};
+
 class EmulatedEvent final : public CudaEvent {
  public:
-  void record() override { at_ = std::chrono::steady_clock::now(); }
+  void record() override {
+    require_repeatable("an event");
+    at_ = std::chrono::steady_clock::now();
+  }
   double seconds_since(const CudaEvent& earlier) const override {
     return std::chrono::duration<double>(at_ - static_cast<const EmulatedEvent&>(earlier).at_).count();
   }
@@ -93,6 +116,7 @@ class EmulatedRuntime final : public CudaRuntime {
   }
 
   void* take_memory(int64_t bytes) override {
+    require_repeatable("memory is taken");
     char* memory = bytes < kMemoryBytes ? find_gap(aligned(bytes)) : nullptr;
     if (!memory) return nullptr;
     std::memset(memory, 0xFF, static_cast<size_t>(bytes));
@@ -102,6 +126,7 @@ class EmulatedRuntime final : public CudaRuntime {
     return memory;
   }
   void return_memory(void* memory) override {
+    require_repeatable("memory is returned");
     const auto it = blocks().find(static_cast<const char*>(memory));
     require(it != blocks().end(), "emulated device: memory is returned that was not taken");
     used_ -= it->second;
@@ -110,32 +135,47 @@ class EmulatedRuntime final : public CudaRuntime {
   }
 
   void copy_to_device(void* to, const void* from, int64_t bytes) override {
+    require_repeatable("a copy to the device");
     require_on_device(to, bytes);
     std::memcpy(to, from, static_cast<size_t>(bytes));
     emulation::mark_memory(to, static_cast<size_t>(bytes), emulation::Bytes::set);
   }
   void copy_to_host(void* to, const void* from, int64_t bytes) override {
+    require_repeatable("a copy from the device");
     require_on_device(from, bytes);
     std::memcpy(to, from, static_cast<size_t>(bytes));
   }
   void copy_on_device(void* to, const void* from, int64_t bytes) override {
-    require_on_device(to, bytes);
-    require_on_device(from, bytes);
-    std::memcpy(to, from, static_cast<size_t>(bytes));
-    emulation::mark_memory(to, static_cast<size_t>(bytes), emulation::Bytes::set);
+    emulation::enqueue([=] {
+      require_on_device(to, bytes);
+      require_on_device(from, bytes);
+      std::memcpy(to, from, static_cast<size_t>(bytes));
+      emulation::mark_memory(to, static_cast<size_t>(bytes), emulation::Bytes::set);
+    });
   }
   void convert(Out to, In from) override { cuda::convert(to, from); }
   void fill_bytes(void* to, unsigned char value, int64_t bytes) override {
-    require_on_device(to, bytes);
-    std::memset(to, value, static_cast<size_t>(bytes));
-    emulation::mark_memory(to, static_cast<size_t>(bytes), meaning_of(value));
+    emulation::enqueue([=] {
+      require_on_device(to, bytes);
+      std::memset(to, value, static_cast<size_t>(bytes));
+      emulation::mark_memory(to, static_cast<size_t>(bytes), meaning_of(value));
+    });
   }
-  void synchronise() override {}
+  void synchronise() override { require_repeatable("the host waits for the device"); }
   std::unique_ptr<CudaEvent> make_event() override { return std::make_unique<EmulatedEvent>(); }
-  void begin_capture() override { fail("emulated device: it records no graphs"); }
-  std::unique_ptr<CudaGraph> end_capture() override { fail("emulated device: it records no graphs"); }
+  void begin_capture() override {
+    require_repeatable("work is recorded");
+    graph_ = std::make_unique<EmulatedGraph>();
+    recording = &graph_->work;
+  }
+  std::unique_ptr<CudaGraph> end_capture() override {
+    recording = nullptr;
+    return std::move(graph_);
+  }
+  bool is_capturing() const override { return recording != nullptr; }
 
  private:
+  std::unique_ptr<EmulatedGraph> graph_;
   int64_t used_ = 0;
 };
 
@@ -147,6 +187,14 @@ CudaRuntime& linked_cuda_runtime() {
 }
 
 namespace emulation {
+
+void enqueue(std::function<void()> work) {
+  if (recording) {
+    recording->push_back(std::move(work));
+  } else {
+    work();
+  }
+}
 
 void check_device_pointer(const void* pointer, int argument, const gpu::Grid& grid) {
   require(pointer == nullptr || is_on_device(pointer, 0),

@@ -43,11 +43,23 @@ std::string find_problem() {
   return loaded == cudaSuccess ? "" : cudaGetErrorString(loaded);
 }
 
+bool is_recording = false;
+
+// Asked before CUDA is, whose own refusal would spoil the recording.
+void require_repeatable(const char* what) {
+  if (is_recording) {
+    gpu::fail_on_device(std::string(what) + " while work is recorded: it could not be repeated");
+  }
+}
+
 class NativeEvent final : public CudaEvent {
  public:
   NativeEvent() { check(cudaEventCreate(&event_), "an event"); }
   ~NativeEvent() override { cudaEventDestroy(event_); }
-  void record() override { check(cudaEventRecord(event_, gpu::stream()), "an event"); }
+  void record() override {
+    require_repeatable("an event");
+    check(cudaEventRecord(event_, gpu::stream()), "an event");
+  }
   double seconds_since(const CudaEvent& earlier) const override {
     float milliseconds = 0;
     check(cudaEventSynchronize(event_), "an event");
@@ -69,6 +81,11 @@ class NativeGraph final : public CudaGraph {
     cudaGraphDestroy(graph_);
   }
   void launch() override { check(cudaGraphLaunch(executable_, gpu::stream()), "the launch of a graph"); }
+  int64_t size() const override {
+    size_t nodes = 0;
+    check(cudaGraphGetNodes(graph_, nullptr, &nodes), "a graph");
+    return static_cast<int64_t>(nodes);
+  }
 
  private:
   cudaGraph_t graph_;
@@ -128,6 +145,7 @@ class NativeRuntime final : public CudaRuntime {
   }
 
   void* take_memory(int64_t bytes) override {
+    require_repeatable("memory is taken");
     void* memory = nullptr;
     const cudaError_t status = cudaMalloc(&memory, static_cast<size_t>(bytes));
     if (status == cudaErrorMemoryAllocation) {
@@ -137,15 +155,20 @@ class NativeRuntime final : public CudaRuntime {
     check(status, "memory of the device");
     return memory;
   }
-  void return_memory(void* memory) override { cudaFree(memory); }
+  void return_memory(void* memory) override {
+    require_repeatable("memory is returned");
+    cudaFree(memory);
+  }
 
   void copy_to_device(void* to, const void* from, int64_t bytes) override {
+    require_repeatable("a copy to the device");
     if (bytes <= Staging::kBytes) return staging_.copy_to_device(to, from, bytes);
     check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, gpu::stream()),
           "a copy to the device");
     synchronise();
   }
   void copy_to_host(void* to, const void* from, int64_t bytes) override {
+    require_repeatable("a copy from the device");
     check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, gpu::stream()),
           "a copy from the device");
     synchronise();
@@ -158,18 +181,25 @@ class NativeRuntime final : public CudaRuntime {
   void fill_bytes(void* to, unsigned char value, int64_t bytes) override {
     check(cudaMemsetAsync(to, value, static_cast<size_t>(bytes), gpu::stream()), "a fill of memory");
   }
-  void synchronise() override { check(cudaStreamSynchronize(gpu::stream()), "work on the device"); }
+  void synchronise() override {
+    require_repeatable("the host waits for the device");
+    check(cudaStreamSynchronize(gpu::stream()), "work on the device");
+  }
 
   std::unique_ptr<CudaEvent> make_event() override { return std::make_unique<NativeEvent>(); }
 
   void begin_capture() override {
+    require_repeatable("work is recorded");
     check(cudaStreamBeginCapture(gpu::stream(), cudaStreamCaptureModeThreadLocal), "the recording of a graph");
+    is_recording = true;
   }
   std::unique_ptr<CudaGraph> end_capture() override {
+    is_recording = false;
     cudaGraph_t graph = nullptr;
     check(cudaStreamEndCapture(gpu::stream(), &graph), "the recording of a graph");
     return std::make_unique<NativeGraph>(graph);
   }
+  bool is_capturing() const override { return is_recording; }
 
  private:
   Staging staging_;
