@@ -4,6 +4,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/parallel.h"
+#include "infer/decode_norm.h"
 
 namespace taper {
 namespace {
@@ -93,44 +94,10 @@ const float* DecodeWeights::keep(std::vector<float> values) {
   return vectors_.back().data();
 }
 
-DecodeNorm DecodeWeights::norm(const Transformer& model, const std::string& name, NormSite site, Plan plan) {
-  const ModelConfig& config = model.config();
-  DecodeNorm norm;
-  norm.kind = config.norm;
-  norm.eps = static_cast<float>(config.eps);
-  norm.gate = static_cast<float>(config.gate);
-  if (site == NormSite::removed) return norm;
-  const int64_t width = config.width;
-  const auto vector = [&](const char* part) {
-    const float* values = values_of(model, name + part);
-    return keep(std::vector<float>(values, values + width));
-  };
-  norm.form = site == NormSite::plain || plan == Plan::normed ? NormForm::norm
-              : plan == Plan::scaled                          ? NormForm::scale
-                                                              : NormForm::both;
-  const bool has_shift = config.norm == NormKind::layer;
-  if (norm.form != NormForm::scale) {
-    norm.gamma = vector(".gamma");
-    if (has_shift) norm.beta = vector(".beta");
-  }
-  if (norm.form != NormForm::norm) {
-    const float* gamma_tilde = values_of(model, name + ".gamma_tilde");
-    const double c = *values_of(model, name + ".c");
-    std::vector<float> scale(static_cast<size_t>(width));
-    for (int64_t i = 0; i < width; ++i) scale[static_cast<size_t>(i)] = static_cast<float>(c * gamma_tilde[i]);
-    norm.scale = keep(std::move(scale));
-    if (has_shift) norm.shift = vector(".beta_tilde");
-  }
-  return norm;
-}
-
 DecodeWeights::DecodeWeights(const Transformer& model, Plan plan, Dtype weights)
     : shape_(model.config(), weights), kernels_(decode_kernels(weights)) {
   const ModelConfig& config = model.config();
-  require(plan != Plan::folded || !config.has_taper(),
-          "plan folded: the model still has norms that taper; fold it first");
-  require(model.precision() != Precision::f64, "decode: the model is loaded in {}; want f32 masters",
-          to_string(model.precision()));
+  check_decodable(model, plan);
   Packer counter{*this};
   pack_all(model, plan, counter);
   memory_ = HugeMemory(counter.used, "decode: packed weights");
@@ -167,6 +134,10 @@ void DecodeWeights::pack_all(const Transformer& model, Plan plan, Packer& packer
   const auto get = [&](const std::string& name) { return values_of(model, name); };
   const auto bias = [&](const std::string& name) { return config.has_bias ? values_of(model, name) : nullptr; };
 
+  const auto norm = [&](const std::string& name, NormSite site) {
+    return decode_norm(model, name, site, plan, [&](std::vector<float> values) { return keep(std::move(values)); });
+  };
+
   layers.assign(static_cast<size_t>(config.layers), {});
   for (int64_t i = 0; i < config.layers; ++i) {
     const std::string name = fmt::format("h.{}", i);
@@ -181,13 +152,13 @@ void DecodeWeights::pack_all(const Transformer& model, Plan plan, Packer& packer
     layer.down = packer.matrix(get(name + ".mlp.down.weight"), bias(name + ".mlp.down.bias"), s.channels,
                                config.mlp_hidden, s.hidden, residual);
     if (packer.is_counting) continue;
-    layer.norm1 = norm(model, name + ".norm1", config.block_norms, plan);
-    layer.norm2 = norm(model, name + ".norm2", config.block_norms, plan);
+    layer.norm1 = norm(name + ".norm1", config.block_norms);
+    layer.norm2 = norm(name + ".norm2", config.block_norms);
   }
   const std::string head = config.is_tied ? "wte.weight" : "lm_head.weight";
   unembedding = packer.matrix(get(head), config.has_head_bias ? get("lm_head.bias") : nullptr, s.vocabulary, width,
                               s.channels_k, {{0, 0, config.vocab_size}});
-  if (!packer.is_counting) final_norm = norm(model, "norm_f", config.final_norm, plan);
+  if (!packer.is_counting) final_norm = norm("norm_f", config.final_norm);
 }
 
 void DecodeWeights::embed(float* h, int32_t token, int64_t position) const {

@@ -55,9 +55,7 @@ struct DecodeShape {
 
 class DecodeWeights {
  public:
-  // The model has f32 masters (it is f32, or bf16 in training); weights (f32, bf16) is the dtype of the packed copy.
-  // Error for the folded plan where norms that taper are left: fold the model first. A plain norm is a norm and a
-  // removed one is nothing in any plan.
+  // The dtype of the packed copy is f32 or bf16. Error as check_decodable() (infer/decode_norm.h).
   DecodeWeights(const Transformer& model, Plan plan, Dtype weights);
 
   const DecodeShape& shape() const { return shape_; }
@@ -75,7 +73,6 @@ class DecodeWeights {
  private:
   struct Packer;
   const float* keep(std::vector<float> values);
-  DecodeNorm norm(const Transformer& model, const std::string& name, NormSite site, Plan plan);
   void pack_all(const Transformer& model, Plan plan, Packer& packer);
 
   DecodeShape shape_;

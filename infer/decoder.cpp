@@ -3,36 +3,36 @@
 #include <algorithm>
 
 #include "engine/core/error.h"
-#include "infer/decoder_pass.h"
+#include "infer/decode_engine.h"
 
 namespace taper {
 
-Decoder::Decoder(std::shared_ptr<const DecodeWeights> weights, const DecoderOptions& options)
-    : options_(options),
-      weights_(std::move(weights)),
-      shape_(weights_->shape()),
-      cache_(shape_.config, options.sequences, weights_->kernels().weight_dtype),
-      threads_(thread_count()) {
-  options_.block = std::clamp<int64_t>(options.block, 1, std::max<int64_t>(1, shape_.config.context));
-  const int64_t rows = std::max(options_.block, options_.sequences);
-  rows_.reserve(static_cast<size_t>(rows));
-  workspace_ =
-      std::make_unique<DecodeWorkspace>(*weights_, rows, options_.all_logits ? rows : options_.sequences, threads_);
-}
-
 Decoder::Decoder(const Transformer& model, const DecoderOptions& options)
-    : Decoder(std::make_shared<DecodeWeights>(model, options.plan, options.weights), options) {}
+    : options_(options),
+      vocab_size_(model.config().vocab_size),
+      context_(model.config().context),
+      lengths_(static_cast<size_t>(options.sequences), 0),
+      chosen_(static_cast<size_t>(options.sequences), 0) {
+  options_.block = std::clamp<int64_t>(options.block, 1, std::max<int64_t>(1, context_));
+  rows_.reserve(static_cast<size_t>(std::max(options_.block, options_.sequences)));
+  engine_ = options.device == Device::cuda ? make_cuda_engine(model, options_) : make_cpu_engine(model, options_);
+  SamplerOptions greedily;
+  greedily.temperature = 0;
+  set_sampler(greedily);
+}
 
 Decoder::~Decoder() = default;
 
+int64_t Decoder::logits_stride() const { return engine_->logits_stride(); }
+
 void Decoder::check(std::span<const int32_t> tokens, int64_t sequence) const {
   require(!tokens.empty(), "decode: no tokens; want at least one");
-  require_usage(std::ssize(tokens) <= cache_.room(sequence),
+  require_usage(std::ssize(tokens) <= context_ - length(sequence),
                 "context: {} tokens do not fit behind {}; the model's context is {} tokens", tokens.size(),
-                cache_.length(sequence), context());
+                length(sequence), context_);
   for (size_t i = 0; i < tokens.size(); ++i) {
-    require(tokens[i] >= 0 && tokens[i] < vocab_size(), "tokens: id out of range; got {} at position {}, want 0 to {}",
-            tokens[i], i, vocab_size() - 1);
+    require(tokens[i] >= 0 && tokens[i] < vocab_size_, "tokens: id out of range; got {} at position {}, want 0 to {}",
+            tokens[i], i, vocab_size_ - 1);
   }
 }
 
@@ -44,39 +44,68 @@ std::span<const float> Decoder::feed(std::span<const int32_t> tokens, int64_t se
     const size_t end = std::min(tokens.size(), begin + static_cast<size_t>(options_.block));
     rows_.clear();
     for (size_t i = begin; i < end; ++i)
-      rows_.push_back({tokens[i], sequence, cache_.length(sequence) + static_cast<int64_t>(i - begin)});
+      rows_.push_back({tokens[i], sequence, length(sequence) + static_cast<int64_t>(i - begin)});
     const auto count = std::ssize(rows_);
-    run(options_.all_logits ? 0 : end == tokens.size() ? count - 1 : count);
-    cache_.advance(sequence, count);
+    engine_->run(rows_, options_.all_logits ? 0 : end == tokens.size() ? count - 1 : count);
+    lengths_[static_cast<size_t>(sequence)] += count;
   }
   const int64_t rows = options_.all_logits ? std::ssize(tokens) : 1;
-  return {workspace_->logits, static_cast<size_t>((rows - 1) * logits_stride() + vocab_size())};
+  first_sequence_ = sequence;
+  sequence_count_ = 1;
+  first_row_ = rows - 1;
+  return {engine_->logits(), static_cast<size_t>((rows - 1) * logits_stride() + vocab_size_)};
 }
 
 std::span<const float> Decoder::step(std::span<const int32_t> tokens) {
   require(std::ssize(tokens) == sequences(), "decode: {} tokens for {} sequences", tokens.size(), sequences());
+  make_step(tokens);
+  engine_->run(rows_, 0);
+  count_step();
+  return {engine_->logits(), static_cast<size_t>((sequences() - 1) * logits_stride() + vocab_size_)};
+}
+
+void Decoder::make_step(std::span<const int32_t> tokens) {
   rows_.clear();
   for (int64_t s = 0; s < sequences(); ++s) {
     check(tokens.subspan(static_cast<size_t>(s), 1), s);
-    rows_.push_back({tokens[static_cast<size_t>(s)], s, cache_.length(s)});
+    rows_.push_back({tokens[static_cast<size_t>(s)], s, length(s)});
   }
-  run(0);
-  for (int64_t s = 0; s < sequences(); ++s) cache_.advance(s, 1);
-  return {workspace_->logits, static_cast<size_t>((sequences() - 1) * logits_stride() + vocab_size())};
 }
 
-void Decoder::run(int64_t first_logits_row) {
-  parallel_team(
-      [&](const Worker& worker) { DecoderPass(*weights_, cache_, *workspace_, rows_, first_logits_row, worker).run(); },
-      threads_);
+void Decoder::count_step() {
+  for (int64_t& length : lengths_) ++length;
+  first_sequence_ = first_row_ = 0;
+  sequence_count_ = sequences();
 }
+
+void Decoder::set_sampler(const SamplerOptions& options) {
+  check_sampler(options);
+  engine_->set_sampler(options);
+}
+
+std::span<const int32_t> Decoder::choose() {
+  require(sequence_count_ > 0, "decode: nothing was appended that a token could follow");
+  const std::span<int32_t> tokens(chosen_.data() + first_sequence_, static_cast<size_t>(sequence_count_));
+  engine_->choose(tokens, first_sequence_, first_row_);
+  return tokens;
+}
+
+std::span<const int32_t> Decoder::advance() {
+  make_step(chosen_);
+  engine_->advance(rows_, chosen_);
+  count_step();
+  return chosen_;
+}
+
+void Decoder::record_steps(bool records) { engine_->record_steps(records); }
 
 void Decoder::reset(int64_t length) {
-  for (int64_t s = 0; s < sequences(); ++s) cache_.truncate(s, std::min(length, cache_.length(s)));
+  for (int64_t& each : lengths_) each = std::min(length, each);
+  sequence_count_ = 0;
 }
 
 int64_t Decoder::bytes_per_step(int64_t length) const {
-  return weights_->bytes() + sequences() * length * cache_.bytes_per_position();
+  return engine_->weight_bytes() + sequences() * length * engine_->bytes_per_position();
 }
 
 }  // namespace taper

@@ -1,7 +1,8 @@
-// Runs a model over tokens with a key-value cache: prompts in blocks, then one token of every sequence at a time.
-// A call is one parallel region; the threads meet at spinning barriers, twice a layer where heads and hidden channels
-// divide among them. Nothing is allocated after construction. To the bit, logits do not depend on the number of
-// threads, on the other sequences, or on how a prompt is cut into blocks (bf16 on AMX aside).
+// Runs a model over tokens with a key-value cache: prompts in blocks, then one token of every sequence at a time; and
+// chooses the tokens that follow. On the processor or on a CUDA device, behind one interface.
+//
+// Nothing is allocated after construction. To the bit, logits do not depend on the number of threads, on the other
+// sequences, or on how a prompt is cut into blocks (bf16 on AMX aside).
 #pragma once
 
 #include <cstdint>
@@ -9,8 +10,10 @@
 #include <span>
 #include <vector>
 
-#include "infer/decode_weights.h"
-#include "infer/kv_cache.h"
+#include "engine/core/device.h"
+#include "infer/plan.h"
+#include "infer/sampler.h"
+#include "model/transformer.h"
 
 namespace taper {
 
@@ -20,23 +23,23 @@ struct DecoderOptions {
   int64_t sequences = 1;
   int64_t block = 128;      // tokens of a prompt at once
   bool all_logits = false;  // feed() returns those of every token, not of the last alone; block bounds their number
+  Device device = Device::cpu;
 };
 
+class DecodeEngine;
 struct DecodeRow;
-struct DecodeWorkspace;
 
 class Decoder {
  public:
-  // The packed weights may serve several decoders. Error where memory is short.
-  Decoder(std::shared_ptr<const DecodeWeights> weights, const DecoderOptions& options);
-  // For a model at hand: packs it first. The plan folded wants a folded model.
+  // The model has f32 masters in the processor's memory, and is not needed afterwards; the plan folded wants a folded
+  // model. Error where memory is short, or the device is not to be had.
   Decoder(const Transformer& model, const DecoderOptions& options);
   ~Decoder();
 
-  int64_t vocab_size() const { return shape_.config.vocab_size; }
-  int64_t context() const { return shape_.config.context; }
+  int64_t vocab_size() const { return vocab_size_; }
+  int64_t context() const { return context_; }
   int64_t sequences() const { return options_.sequences; }
-  int64_t length(int64_t sequence = 0) const { return cache_.length(sequence); }
+  int64_t length(int64_t sequence = 0) const { return lengths_[static_cast<size_t>(sequence)]; }
 
   // Appends tokens to one sequence and returns the logits [V] after the last of them; with all_logits, of each: rows
   // logits_stride() apart. Valid until the next call. UsageError where the tokens do not fit the context, Error for an
@@ -44,26 +47,40 @@ class Decoder {
   std::span<const float> feed(std::span<const int32_t> tokens, int64_t sequence = 0);
   // One token for each sequence; logits rows logits_stride() apart.
   std::span<const float> step(std::span<const int32_t> tokens);
-  int64_t logits_stride() const { return shape_.vocabulary; }
+  int64_t logits_stride() const;
+
+  // How tokens are chosen from here on, greedily until this is called: each sequence draws from random numbers of its
+  // own. UsageError as check_sampler().
+  void set_sampler(const SamplerOptions& options);
+  // The tokens that follow what the last call appended: one after feed(), else one for each sequence. Error where a
+  // logit is not finite. What was appended since set_sampler() counts as seen.
+  std::span<const int32_t> choose();
+  // Appends to every sequence the token chosen for it last, and chooses the next. UsageError where one has no room.
+  std::span<const int32_t> advance();
+
+  // On a CUDA device: whether work that comes up again is recorded and launched as a whole, as it is until told
+  // otherwise; or kernel by kernel. Elsewhere nothing.
+  void record_steps(bool records);
 
   // Forgets all but the first `length` tokens of every sequence.
   void reset(int64_t length = 0);
 
-  // What a step reads when each sequence holds `length` tokens: the packed weights, once for all, and the caches.
+  // What a step reads when each sequence holds `length` tokens: the matrices, once for all, and the caches.
   int64_t bytes_per_step(int64_t length) const;
-  const DecodeWeights& weights() const { return *weights_; }
 
  private:
   void check(std::span<const int32_t> tokens, int64_t sequence) const;
-  void run(int64_t first_logits_row);
+  void make_step(std::span<const int32_t> tokens);  // rows_: one token for each sequence
+  void count_step();
 
   DecoderOptions options_;
-  std::shared_ptr<const DecodeWeights> weights_;
-  const DecodeShape& shape_;
-  KvCache cache_;
-  int threads_;
+  int64_t vocab_size_, context_;
+  std::vector<int64_t> lengths_;
+  std::unique_ptr<DecodeEngine> engine_;
   std::vector<DecodeRow> rows_;  // of the call at work
-  std::unique_ptr<DecodeWorkspace> workspace_;
+  std::vector<int32_t> chosen_;  // for each sequence, last
+  // Of the last call: what choose() chooses for, and the first row of its logits.
+  int64_t first_sequence_ = 0, sequence_count_ = 0, first_row_ = 0;
 };
 
 }  // namespace taper

@@ -15,16 +15,11 @@
 #include <vector>
 
 #include "engine/core/parallel.h"
+#include "infer/decode_engine.h"
 #include "infer/decode_weights.h"
 #include "infer/kv_cache.h"
 
 namespace taper {
-
-struct DecodeRow {
-  int32_t token;
-  int64_t sequence;
-  int64_t position;
-};
 
 // All memory a pass writes, for at most `rows` rows. Strides in elements; inputs of products are of input_dtype.
 struct DecodeWorkspace {

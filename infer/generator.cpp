@@ -38,15 +38,14 @@ Generated generate(Decoder& decoder, std::span<const int32_t> prompt, const Gene
                 "prompt: {} tokens are too many; the model's context is {} tokens", prompt.size(), decoder.context());
   Generated result;
   result.prompt_tokens = std::ssize(prompt);
-  Sampler sampler(options.sampler, decoder.vocab_size());
   for (const int32_t token : prompt) {
     require(token >= 0 && token < decoder.vocab_size(), "prompt: id out of range; got {}, want 0 to {}", token,
             decoder.vocab_size() - 1);
-    sampler.accept(token);
   }
+  decoder.set_sampler(options.sampler);
   decoder.reset();
   auto start = std::chrono::steady_clock::now();
-  std::span<const float> logits = decoder.feed(prompt);
+  decoder.feed(prompt);
   result.prompt_s = seconds_since(start);
 
   start = std::chrono::steady_clock::now();
@@ -55,19 +54,16 @@ Generated generate(Decoder& decoder, std::span<const int32_t> prompt, const Gene
       result.reason = EndReason::stop_requested;
       break;
     }
-    if (!result.ids.empty()) {
-      if (decoder.length() == decoder.context()) {
-        result.reason = EndReason::context_full;
-        break;
-      }
-      logits = decoder.step({&result.ids.back(), 1});
+    const bool is_first = result.ids.empty();
+    if (!is_first && decoder.length() == decoder.context()) {
+      result.reason = EndReason::context_full;
+      break;
     }
-    const int32_t token = sampler.next(logits);
+    const int32_t token = is_first ? decoder.choose()[0] : decoder.advance()[0];
     if (token == options.end_marker) {
       result.reason = EndReason::end_marker;
       break;
     }
-    sampler.accept(token);
     result.ids.push_back(token);
     if (on_token(token)) {
       result.reason = EndReason::stop_text;

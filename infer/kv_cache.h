@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "engine/kernels/decode.h"
 #include "infer/huge_memory.h"
@@ -17,15 +16,6 @@ class KvCache {
   // Elements are f32 or bf16. Error where there is not enough memory.
   KvCache(const ModelConfig& config, int64_t sequences, Dtype dtype);
 
-  int64_t context() const { return context_; }
-  int64_t sequences() const { return static_cast<int64_t>(lengths_.size()); }
-  int64_t length(int64_t sequence) const { return lengths_[static_cast<size_t>(sequence)]; }
-  int64_t room(int64_t sequence) const { return context_ - length(sequence); }
-  // After the keys and values of `tokens` more positions were written.
-  void advance(int64_t sequence, int64_t tokens) { lengths_[static_cast<size_t>(sequence)] += tokens; }
-  // Back to the first `length` tokens.
-  void truncate(int64_t sequence, int64_t length) { lengths_[static_cast<size_t>(sequence)] = length; }
-
   std::byte* keys(int64_t layer, int64_t sequence, int64_t head) const;
   std::byte* values(int64_t layer, int64_t sequence, int64_t head) const;
   int64_t value_panel_stride() const { return value_panel_stride_; }  // in elements
@@ -33,9 +23,8 @@ class KvCache {
   int64_t bytes_per_position() const;  // read for each earlier token
 
  private:
-  int64_t heads_, layers_, head_size_, context_, element_;
+  int64_t heads_, layers_, sequences_, head_size_, element_;
   int64_t key_bytes_, value_bytes_, value_panel_stride_;  // of one head
-  std::vector<int64_t> lengths_;
   HugeMemory memory_;
 };
 

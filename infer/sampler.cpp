@@ -59,9 +59,9 @@ int32_t greedy(std::span<const float> logits) {
   return static_cast<int32_t>(found - logits.begin());
 }
 
-Sampler::Sampler(const SamplerOptions& options, int64_t vocab_size)
+Sampler::Sampler(const SamplerOptions& options, int64_t vocab_size, uint32_t substream)
     : options_(options),
-      random_(options.seed, RandomStream::sampling),
+      random_(options.seed, RandomStream::sampling, substream),
       is_seen_(static_cast<size_t>(vocab_size), false),
       logits_(static_cast<size_t>(vocab_size)) {
   check_sampler(options);
@@ -79,7 +79,7 @@ std::span<const float> Sampler::penalised(std::span<const float> logits) {
 
 int32_t Sampler::next(std::span<const float> logits) {
   if (options_.temperature == 0.0) {
-    check_finite(logits);
+    if (options_.repetition_penalty != 1.0) check_finite(logits);
     return greedy(penalised(logits));
   }
   const std::vector<Candidate> choice = candidates(logits);

@@ -33,7 +33,8 @@ struct Candidate {
 
 class Sampler {
  public:
-  Sampler(const SamplerOptions& options, int64_t vocab_size);
+  // Texts that are sampled side by side with one seed have a substream each.
+  Sampler(const SamplerOptions& options, int64_t vocab_size, uint32_t substream = 0);
 
   // A token of the prompt or of the text so far, for the repetition penalty.
   void accept(int32_t token);

@@ -40,19 +40,6 @@ TEST_CASE("kv cache: every layer, sequence and head has a place of its own") {
   }
 }
 
-TEST_CASE("kv cache: positions are counted for each sequence alone") {
-  KvCache cache(small(), 2, Dtype::f32);
-  cache.advance(0, 5);
-  cache.advance(0, 1);
-  cache.advance(1, 2);
-  CHECK(cache.length(0) == 6);
-  CHECK(cache.room(0) == 1);
-  CHECK(cache.length(1) == 2);
-  cache.truncate(0, 3);
-  CHECK(cache.length(0) == 3);
-  CHECK(cache.length(1) == 2);
-}
-
 TEST_CASE("kv cache: bf16 takes half the memory, and a position is counted without padding") {
   const KvCache f32(small(), 1, Dtype::f32), bf16(small(), 1, Dtype::bf16);
   CHECK(f32.bytes_per_position() == 2 * 3 * 2 * 5 * 4);

@@ -12,9 +12,9 @@
 #include "engine/core/cpu_features.h"
 #include "engine/core/error.h"
 #include "engine/core/parallel.h"
-#include "infer/sampler.h"
 #include "model/model_folder.h"
 #include "tools/common/cli.h"
+#include "tools/common/device.h"
 #include "tools/common/plan_bench.h"
 #include "tools/common/run_tool.h"
 
@@ -47,24 +47,36 @@ struct Options {
 // Greedy, so that picking the token is inside, as it is for whoever waits for text.
 double run_once(Decoder& decoder, const Options& options) {
   const std::vector<int32_t> prompt(static_cast<size_t>(options.prompt_tokens), 0);
-  std::vector<int32_t> tokens(static_cast<size_t>(options.batch), 0);
   decoder.reset();
-  for (int64_t s = 0; s < options.batch; ++s) tokens[static_cast<size_t>(s)] = greedy(decoder.feed(prompt, s));
-  const auto start = std::chrono::steady_clock::now();
-  for (int64_t i = 0; i < options.tokens; ++i) {
-    const float* logits = decoder.step(tokens).data();
-    for (size_t s = 0; s < tokens.size(); ++s)
-      tokens[s] = greedy({logits + int64_t(s) * decoder.logits_stride(), size_t(decoder.vocab_size())});
+  for (int64_t s = 0; s < options.batch; ++s) {
+    decoder.feed(prompt, s);
+    decoder.choose();
   }
+  const auto start = std::chrono::steady_clock::now();
+  for (int64_t i = 0; i < options.tokens; ++i) decoder.advance();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return double(options.tokens * options.batch) / seconds;
+}
+
+void print_rates(const nlohmann::json& result, const char* setting) {
+  for (const char* plan : {"normed", "scaled", "folded"}) {
+    if (!result.contains(plan)) continue;
+    const nlohmann::json& rate = result[plan]["tokens_per_s"];
+    const nlohmann::json ratio = result["ratios"].value(plan, nlohmann::json());
+    write_result(fmt::format("{:7} {:10.1f} tokens/s (min {:.1f}, max {:.1f}){}{}\n", plan,
+                             rate["median"].get<double>(), rate["min"].get<double>(), rate["max"].get<double>(),
+                             ratio.is_number() ? fmt::format("  {:.3f}x normed", ratio.get<double>()) : "", setting));
+  }
 }
 
 int run(int argc, char** argv) {
   Cli cli("decode-bench", "Times decoding with a key-value cache, in the three plans in turn.");
   Options options(cli);
+  cli.allow_cuda();
+  cli.footer(kSeparateLaunchesHelp);
   const CommonOptions common = cli.parse(argc, argv);
   const Dtype dtype = decode_dtype(common);
+  const Device device = choose_device(common.device);
   const Transformer model =
       options.model.empty() ? random_model(options.size, 512, common.seed) : load_model(options.model);
   if (options.tokens == 0)
@@ -78,9 +90,10 @@ int run(int argc, char** argv) {
   DecoderOptions decoding;
   decoding.weights = dtype;
   decoding.sequences = options.batch;
+  decoding.device = device;
   std::vector<BenchDecoder> decoders = bench_decoders(model, options.plan, decoding);
   nlohmann::json result =
-      measure_in_turn(decoders, options.repeat, [&](Decoder& decoder) { return run_once(decoder, options); });
+      measure_settings(decoders, device, options.repeat, [&](Decoder& decoder) { return run_once(decoder, options); });
   if (result.empty()) return 0;
   for (const BenchDecoder& each : decoders)
     result[to_string(each.plan)]["bytes_per_token"] =
@@ -89,13 +102,8 @@ int run(int argc, char** argv) {
     write_result(result.dump() + "\n");
     return 0;
   }
-  for (const BenchDecoder& each : decoders) {
-    const nlohmann::json& rate = result[to_string(each.plan)]["tokens_per_s"];
-    const nlohmann::json ratio = result["ratios"].value(to_string(each.plan), nlohmann::json());
-    write_result(fmt::format("{:7} {:10.1f} tokens/s (min {:.1f}, max {:.1f}){}\n", to_string(each.plan),
-                             rate["median"].get<double>(), rate["min"].get<double>(), rate["max"].get<double>(),
-                             ratio.is_number() ? fmt::format("  {:.3f}x normed", ratio.get<double>()) : ""));
-  }
+  print_rates(result, "");
+  if (result.contains("separate_launches")) print_rates(result["separate_launches"], "  (kernel by kernel)");
   return 0;
 }
 

@@ -21,6 +21,7 @@
 #include "infer/text_stream.h"
 #include "model/model_folder.h"
 #include "tools/common/cli.h"
+#include "tools/common/device.h"
 #include "tools/common/plan_bench.h"
 #include "tools/common/run_tool.h"
 
@@ -62,6 +63,7 @@ struct Options {
     CliOption& by_plan =
         cli.choice("--plan", plan, {"normed", "scaled", "folded"}, "what tapered norms are while decoding")
             .default_text("folded where the norms have tapered away, else normed");
+    cli.allow_cuda();
     common = cli.parse(argc, argv);
     has_ids = by_ids.is_given();
     has_prompt_file = by_file.is_given();
@@ -116,6 +118,7 @@ int run(int argc, char** argv) {
   DecoderOptions decoding;
   decoding.plan = plan;
   decoding.weights = decode_dtype(common);
+  decoding.device = choose_device(common.device);
 
   std::optional<Tokenizer> tokenizer;
   if (!options.has_ids) tokenizer = Tokenizer::load(folder);

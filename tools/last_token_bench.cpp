@@ -14,6 +14,7 @@
 #include "engine/core/interrupt.h"
 #include "engine/core/parallel.h"
 #include "tools/common/cli.h"
+#include "tools/common/device.h"
 #include "tools/common/plan_bench.h"
 #include "tools/common/run_tool.h"
 
@@ -59,10 +60,13 @@ void print_row(const nlohmann::json& row) {
 int run(int argc, char** argv) {
   Cli cli("last-token-bench", "Times forward passes over whole sequences, in the three plans in turn.");
   Options options(cli);
+  cli.allow_cuda();
+  cli.footer(kSeparateLaunchesHelp);
   const CommonOptions common = cli.parse(argc, argv);
   const Dtype dtype = decode_dtype(common);
-  const Transformer model =
-      random_model(options.size, *std::max_element(options.context.begin(), options.context.end()), common.seed);
+  const Device device = choose_device(common.device);
+  const int64_t longest = *std::max_element(options.context.begin(), options.context.end());
+  const Transformer model = random_model(options.size, longest, common.seed);
   print_message(fmt::format("{} parameters, {} weights, {} threads, {}", parameter_count(model.config()),
                             to_string(dtype), thread_count(), cpu_isa_name()));
   nlohmann::json rows = nlohmann::json::array();
@@ -70,10 +74,12 @@ int run(int argc, char** argv) {
     DecoderOptions decoding;
     decoding.weights = dtype;
     decoding.sequences = batch;
+    decoding.device = device;
+    if (device == Device::cuda) decoding.block = longest;
     std::vector<BenchDecoder> decoders = bench_decoders(model, options.plan, decoding);
     for (const int64_t context : options.context) {
-      nlohmann::json row =
-          measure_in_turn(decoders, options.repeat, [&](Decoder& decoder) { return run_once(decoder, context); });
+      nlohmann::json row = measure_settings(decoders, device, options.repeat,
+                                            [&](Decoder& decoder) { return run_once(decoder, context); });
       if (stop_requested()) return 0;
       row["batch"] = batch;
       row["context"] = context;

@@ -90,4 +90,14 @@ nlohmann::json measure_in_turn(std::vector<BenchDecoder>& decoders, int64_t repe
   return result;
 }
 
+nlohmann::json measure_settings(std::vector<BenchDecoder>& decoders, Device device, int64_t repeat,
+                                const std::function<double(Decoder&)>& run) {
+  nlohmann::json result = measure_in_turn(decoders, repeat, run);
+  if (device != Device::cuda || result.empty()) return result;
+  for (BenchDecoder& each : decoders) each.decoder->record_steps(false);
+  result["separate_launches"] = measure_in_turn(decoders, repeat, run);
+  for (BenchDecoder& each : decoders) each.decoder->record_steps(true);
+  return result;
+}
+
 }  // namespace taper

@@ -38,4 +38,11 @@ std::vector<BenchDecoder> bench_decoders(const Transformer& model, const std::st
 nlohmann::json measure_in_turn(std::vector<BenchDecoder>& decoders, int64_t repeat,
                                const std::function<double(Decoder&)>& run);
 
+// The same; on a CUDA device with steps recorded, and once more as "separate_launches" with every kernel launched for
+// itself, as the paper measured (Kanavalau et al., arXiv 2602.10408).
+nlohmann::json measure_settings(std::vector<BenchDecoder>& decoders, Device device, int64_t repeat,
+                                const std::function<double(Decoder&)>& run);
+inline constexpr const char* kSeparateLaunchesHelp =
+    "On a CUDA device: with a step's work launched as a whole, and under separate_launches kernel by kernel.";
+
 }  // namespace taper
