@@ -15,6 +15,7 @@
 #include "tests/support/cuda_runs.h"
 #include "tests/support/plain_forward.h"
 #include "tests/support/shared.h"
+#include "tools/common/plan_bench.h"
 
 namespace taper::test {
 namespace {
@@ -273,6 +274,29 @@ TEST_CASE("decoder on cuda: long rows, long contexts and large heads") {
       CHECK(distance(last(Device::cuda), last(Device::cpu)) < (weights == Dtype::f32 ? 1e-5 : 2e-2));
     }
   }
+}
+
+TEST_CASE("decoder on cuda: benchmarks report steps launched as a whole, and kernel by kernel") {
+  SKIP_WITHOUT_CUDA();
+  DecoderOptions options;
+  options.device = Device::cuda;
+  std::vector<BenchDecoder> decoders = bench_decoders(model_of(tiny(NormKind::rms, 0)), "all", options);
+  const auto run = [](Decoder& decoder) {
+    decoder.reset();
+    decoder.feed(std::vector<int32_t>{1, 2});
+    decoder.choose();
+    for (int i = 0; i < 2; ++i) decoder.advance();
+    CHECK(decoder.length() == 4);
+    return 7.0;
+  };
+  const nlohmann::json result = measure_settings(decoders, Device::cuda, 1, run);
+  for (const nlohmann::json& setting : {result, result.at("separate_launches")}) {
+    for (const char* plan : {"normed", "scaled", "folded"})
+      CHECK(setting.at(plan).at("tokens_per_s").at("median") == 7);
+    CHECK(setting.at("ratios").at("folded") == 1);
+  }
+  CHECK(decoders[0].decoder->bytes_per_step(3) > decoders[0].decoder->bytes_per_step(0));
+  CHECK(!measure_settings(decoders, Device::cpu, 1, run).contains("separate_launches"));
 }
 
 TEST_CASE("decoder on cuda: a logit that is no number is refused by name") {
