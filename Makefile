@@ -63,14 +63,16 @@ ifneq ($(is_building),)
 include third_party/dependencies.mk
 endif
 
-optimisation := $(if $(filter debug,$(BUILD)),-O1 -g,$(if $(sanitizers),-O1,-O3))
+# -O3 where the time of a run goes; the rest, mostly users of large header libraries, would only compile longer by it.
+hot_folders := engine/% data/% infer/% tests/emulation/%
+optimisation = $(if $(filter debug,$(BUILD)),-O1 -g,$(if $(sanitizers),-O1,$(if $(filter $(hot_folders),$<),-O3,-O1)))
 sanitizing := $(if $(sanitizers),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
 # Two warnings of g++ 12 are wrong about the standard library's strings (GCC bug 105651) and about fmt.
 # Sanitized code gives it more of them.
 false_alarms := $(if $(findstring clang,$(compiler)),,-Wno-restrict -Wno-stringop-overflow \
   $(if $(sanitizers),-Wno-maybe-uninitialized -Wno-uninitialized))
 CXXFLAGS ?=
-cxx_flags := -std=c++20 $(optimisation) -Wall -Wextra -Werror $(false_alarms) $(openmp_flags) $(sanitizing) -I. $(dependency_flags) \
+cxx_flags = -std=c++20 $(optimisation) -Wall -Wextra -Werror $(false_alarms) $(openmp_flags) $(sanitizing) -I. $(dependency_flags) \
   -MMD -MP $(CXXFLAGS)
 link_flags := $(openmp_flags) $(sanitizing) $(LDFLAGS)
 

@@ -308,11 +308,7 @@ void check_config(const ModelConfig& config, std::string_view what) {
 
 int64_t parameter_count(const ModelConfig& config) {
   const char* what = "parameters of the model";
-  // So far below the end of 64 bits that sums of a few stay within, and the bytes too.
-  const auto product = [what](int64_t a, int64_t b) {
-    constexpr int64_t kRoom = 16;
-    return checked_product(checked_product(a, b, what), kRoom, what) / kRoom;
-  };
+  const auto product = [what](int64_t a, int64_t b) { return checked_product(a, b, what); };
   const int64_t inner = product(config.heads, config.head_size);
   const int64_t kv = product(config.kv_heads, config.head_size);
   const int64_t bias = config.has_bias ? 1 : 0;

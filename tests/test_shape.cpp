@@ -32,6 +32,8 @@ TEST_CASE("shape: products are of 64 bits, and those that do not fit are refused
   CHECK_THROWS_AS((Shape{1, 1, 1, 1, 1}), Error);
   CHECK_THROWS_WITH_AS(checked_product(int64_t{1} << 62, 2, "wte"), doctest::Contains("wte"), Error);
   CHECK_THROWS_AS(checked_product(-1, 2, "x"), Error);
+  CHECK(checked_product(kMostProduct / 2, 2, "x") == kMostProduct);
+  CHECK_THROWS_AS(checked_product(kMostProduct / 2, 3, "x"), Error);
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ const char* to_string(Dtype dtype) {
 
 int64_t checked_product(int64_t a, int64_t b, const char* what) {
   int64_t product = 0;
-  const bool overflows = a < 0 || b < 0 || __builtin_mul_overflow(a, b, &product) || product > (int64_t{1} << 62);
+  const bool overflows = a < 0 || b < 0 || __builtin_mul_overflow(a, b, &product) || product > kMostProduct;
   require(!overflows, "{}: {} x {} does not fit in memory", what, a, b);
   return product;
 }

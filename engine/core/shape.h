@@ -16,7 +16,7 @@ struct Shape {
   int rank = 0;
 
   Shape() = default;
-  Shape(std::initializer_list<int64_t> sizes);  // at most kMaxRank sizes, each >= 0, product below 2^62: else Error
+  Shape(std::initializer_list<int64_t> sizes);  // at most kMaxRank sizes, each >= 0, product up to kMostProduct: else Error
 
   int64_t operator[](int i) const { return dims[i < 0 ? rank + i : i]; }  // -1 is the last dimension
   int64_t numel() const { return dims[0] * dims[1] * dims[2] * dims[3]; }
@@ -33,7 +33,10 @@ struct Shape {
   }
 };
 
-// a * b, or Error naming `what` where the product leaves 62 bits. For sizes that come from files.
+// No size of anything that fits a memory is greater, and a few of such sizes can still be added in 64 bits.
+inline constexpr int64_t kMostProduct = int64_t{1} << 58;
+
+// a * b, or Error naming `what` where the product is above kMostProduct. For sizes that come from files.
 int64_t checked_product(int64_t a, int64_t b, const char* what);
 
 std::string to_string(const Shape& shape);  // "[2, 3]"

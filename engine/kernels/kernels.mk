@@ -13,7 +13,8 @@ ifeq ($(machine),x86_64)
 isas += avx2 avx512
 isa_only := avx512bf16 amx
 endif
-isa_flags_base := $(baseline_flags)
+# What few processors still run need not be optimised to the end.
+isa_flags_base := $(baseline_flags) $(if $(filter release,$(BUILD)),$(if $(sanitizers),,-O2))
 isa_flags_avx2 := -march=x86-64-v3
 isa_flags_avx512 := -march=x86-64-v4 -mprefer-vector-width=512
 isa_flags_avx512bf16 := $(isa_flags_avx512) -mavx512bf16
