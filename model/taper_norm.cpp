@@ -36,7 +36,8 @@ NormResult TaperNorm::forward(const Tensor& x, const Tensor& branch, const NormP
   if (scales_.is_present()) return forward_in_turn(x, branch, pass);
   const double gate = site_ == NormSite::tapered ? pass.gate.value : site_ == NormSite::removed ? 0.0 : 1.0;
   const bool wants_calibration = pass.calibration && is_tapered();
-  const TaperNormResult result = taper_norm(x, branch, inputs_, options(gate), out_dtype_, wants_calibration);
+  const TaperNormResult result =
+      taper_norm(x, branch, inputs_, options(gate, pass.gate.live), out_dtype_, wants_calibration);
   if (wants_calibration) pass.calibration->push_back(result.calibration);
   return {result.y, result.h, {}};
 }

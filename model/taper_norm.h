@@ -90,7 +90,7 @@ class TaperNorm {
   const TaperNormInputs& inputs() const { return inputs_; }
 
  private:
-  NormOptions options(double gate) const { return {kind_, eps_, gate}; }
+  NormOptions options(double gate, const ConstView& live = {}) const { return {kind_, eps_, gate, live}; }
   NormResult forward_in_turn(const Tensor& x, const Tensor& branch, const NormPass& pass) const;
   void copy_to_linear_branch() const;
 

@@ -6,17 +6,6 @@
 namespace taper {
 namespace {
 
-// Ids on another device were checked before they went there.
-void check_ids(const Tensor& ids, const ModelConfig& config, const char* what) {
-  if (ids.device() != Device::cpu) return;
-  require(ids.dtype() == Dtype::i32, "{}: got {}, want i32", what, describe(ids));
-  const int32_t* values = ids.data<int32_t>();
-  for (int64_t i = 0; i < ids.numel(); ++i) {
-    require(values[i] >= 0 && values[i] < config.vocab_size, "{}: id out of range; got {} at position {}, want 0 to {}",
-            what, values[i], i, config.vocab_size - 1);
-  }
-}
-
 ModelConfig checked(const ModelConfig& config) {
   check_config(config, "model");
   return config;
@@ -56,8 +45,19 @@ Transformer::Transformer(const ModelConfig& config, Precision precision)
   if (config.has_head_bias) unembedding_bias_ = parameters_.add_vector("lm_head.bias", config.vocab_size, 0.0);
 }
 
+// Ids on another device were checked before they went there.
+void Transformer::check_ids(const Tensor& ids, const char* what) const {
+  if (ids.device() != Device::cpu) return;
+  require(ids.dtype() == Dtype::i32, "{}: got {}, want i32", what, describe(ids));
+  const int32_t* values = ids.data<int32_t>();
+  for (int64_t i = 0; i < ids.numel(); ++i) {
+    require(values[i] >= 0 && values[i] < config_.vocab_size,
+            "{}: id out of range; got {} at position {}, want 0 to {}", what, values[i], i, config_.vocab_size - 1);
+  }
+}
+
 HiddenStates Transformer::hidden(const Tensor& tokens, Gate gate, bool wants_calibration) const {
-  check_ids(tokens, config_, "tokens");
+  check_ids(tokens, "tokens");
   require(tokens.shape().rank == 2, "tokens: got {}, want [B, T]", describe(tokens));
   require(tokens.dim(1) <= config_.context, "tokens: too long for the model; got {} positions, want at most {}",
           tokens.dim(1), config_.context);
@@ -74,7 +74,7 @@ HiddenStates Transformer::hidden(const Tensor& tokens, Gate gate, bool wants_cal
 }
 
 CrossEntropyResult Transformer::cross_entropy(const Tensor& normed, const Tensor& targets, double factor) const {
-  check_ids(targets, config_, "targets");
+  check_ids(targets, "targets");
   return unembed_cross_entropy(normed, unembedding_, unembedding_bias_, targets.to(device()), factor);
 }
 

@@ -58,6 +58,9 @@ class Transformer {
   // until the taper starts.
   void initialise(uint64_t seed) { parameters_.initialise(seed); }
 
+  // Error where ids of the processor are not i32 in [0, V). `what` names them.
+  void check_ids(const Tensor& ids, const char* what) const;
+
   // tokens i32 [B, T], T <= context, each id in [0, V): Error otherwise.
   HiddenStates hidden(const Tensor& tokens, Gate gate, bool wants_calibration = false) const;
   // factor * sum of -log p(target) over all positions; normed [..., C], targets i32 [...].

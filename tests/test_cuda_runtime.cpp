@@ -111,7 +111,9 @@ TEST_CASE("cuda graph: what cannot be repeated is refused, and the device works 
     return error_of([&] { const cuda::Graph graph(body); });
   };
   has(recording([&] { work.y.to_doubles(); }), "a copy from the device while work is recorded");
-  has(recording([&] { work.y.copy_from(Tensor::zeros({9, 16}, Dtype::f32)); }),
+  has(recording([&] {
+        work.y.copy_from(Tensor::zeros({9, 16}, Dtype::f32));
+      }),
       "a copy to the device while work is recorded");
   has(recording([&] { cuda_runtime().synchronise(); }), "the host waits for the device while work is recorded");
   has(recording([&] { cuda_runtime().make_event()->record(); }), "an event while work is recorded");

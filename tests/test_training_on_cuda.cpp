@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <limits>
+#include <string>
 
 #include "engine/autograd/gradcheck.h"
 #include "engine/autograd/tape.h"
@@ -113,6 +115,101 @@ TEST_CASE("training on cuda: a checkpoint is the processor's, and a resumed run 
   }
 }
 
+// Calibration, taper and the steps after it, of losses queued and of steps waited for.
+TEST_CASE("training on cuda: recorded steps give the bits of separate launches, and fewer launches without norms") {
+  SKIP_WITHOUT_CUDA();
+  for (const char* arch : {"taper", "gpt2"}) {
+    const ModelConfig config = tiny_config(arch);
+    const Precision precision = arch == std::string("taper") ? Precision::bf16 : Precision::f32;
+    TrainerOptions options = short_taper();
+    options.schedule.steps = 20;
+    options.schedule.warmup = 2;
+    options.schedule.taper_start = 6;
+    options.schedule.taper_end = 13;
+    options.micro_batch_windows = 1;
+    std::vector<std::vector<double>> parameters[2];
+    std::vector<StepReport> reports[2];
+    std::vector<int64_t> launches;
+    for (const bool records : {false, true}) {
+      CAPTURE(arch);
+      Transformer model(config, precision);
+      model.initialise(7);
+      model.move_to(Device::cuda);
+      options.records_steps = records;
+      Trainer trainer(model, options);
+      for (int64_t step = 0; step < 20; ++step) {
+        trainer.queue_step(random_ids({2, 8}, 31, 100 + uint64_t(step)), random_ids({2, 8}, 31, 150 + uint64_t(step)));
+        launches.push_back(trainer.launches_of_recorded_step());
+        // In the middle of a form, gradients for another use and another batch: both leave the records behind.
+        if (step == 9) trainer.compute_gradients(Gate{0.25}, random_ids({1, 8}, 31, 1), random_ids({1, 8}, 31, 2));
+      }
+      reports[records] = trainer.take_reports();
+      for (const Parameter& p : model.parameters()) parameters[records].push_back(p.master.to_doubles());
+    }
+    CHECK(parameters[0] == parameters[1]);
+    REQUIRE(reports[1].size() == 20);
+    for (size_t i = 0; i < 20; ++i) {
+      const StepReport &a = reports[0][i], &b = reports[1][i];
+      CAPTURE(i);
+      CHECK(a.step == int64_t(i));
+      CHECK(b.step == int64_t(i));
+      CHECK(a.loss == b.loss);
+      CHECK(a.aux == b.aux);
+      CHECK(a.gate == b.gate);
+      CHECK(a.gradient_norm == b.gradient_norm);
+      CHECK(a.radial_of_ce.outward == b.radial_of_ce.outward);
+      CHECK(launches[i] == 0);
+    }
+    const auto launches_of = [&](size_t step) { return launches[20 + step]; };
+    CHECK(launches_of(0) == 0);  // the first of its form
+    CHECK(launches_of(5) > 0);
+    CHECK(launches_of(6) == 0);
+    CHECK(launches_of(9) > 0);
+    CHECK(launches_of(10) == 0);
+    CHECK(launches_of(12) == launches_of(9));
+    CHECK(launches_of(13) == 0);
+    CHECK(launches_of(19) > 0);
+    CHECK(launches_of(19) < launches_of(5));
+    CHECK(launches_of(19) <= launches_of(9));
+    MESSAGE(arch << ": " << launches_of(5) << " launches at g = 1, " << launches_of(9) << " between, "
+                 << launches_of(19) << " at g = 0");
+  }
+}
+
+TEST_CASE("training on cuda: what is not finite updates nothing, recorded or not") {
+  SKIP_WITHOUT_CUDA();
+  for (const bool records : {false, true}) {
+    CAPTURE(records);
+    const ModelConfig config = tiny_config("gpt2");
+    Transformer model(config, Precision::f32);
+    model.initialise(1);
+    model.move_to(Device::cuda);
+    TrainerOptions options = short_taper();
+    options.schedule.taper_start = 7;
+    options.schedule.taper_end = 8;
+    options.records_steps = records;
+    Trainer trainer(model, options);
+    train(trainer, config, 3);
+    CHECK((trainer.launches_of_recorded_step() > 0) == records);
+    const Tensor weight = model.parameter("h.1.mlp.up.weight").master, sound = weight.clone();
+    const std::vector<double> moments = trainer.optimizer().states()[0].m.to_doubles();
+    const double mean = trainer.calibration().state().norms[0].a;
+    weight.copy_from(Tensor::full(weight.shape(), std::numeric_limits<double>::quiet_NaN(), weight.dtype()));
+    const std::vector<double> before = model.parameters()[0].master.to_doubles();
+    const StepReport report = trainer.step(random_ids({2, 8}, 31, 1), random_ids({2, 8}, 31, 2));
+    CHECK(report.bad_tensor == "h.1.mlp.up.weight");
+    CHECK(report.clip_factor == 0);
+    CHECK(model.parameters()[0].master.to_doubles() == before);
+    CHECK(trainer.optimizer().states()[0].m.to_doubles() == moments);
+    CHECK(trainer.calibration().state().norms[0].a == mean);
+    CHECK(trainer.state().updates == 3);
+    CHECK(trainer.next_step() == 4);
+    weight.copy_from(sound);
+    CHECK(trainer.step(random_ids({2, 8}, 31, 1), random_ids({2, 8}, 31, 2)).bad_tensor.empty());
+    CHECK(trainer.state().updates == 4);
+  }
+}
+
 TEST_CASE("training on cuda: after the first step nothing is taken from the device, and nothing is lost") {
   SKIP_WITHOUT_CUDA();
   const ModelConfig config = tiny_config();
@@ -125,9 +222,9 @@ TEST_CASE("training on cuda: after the first step nothing is taken from the devi
     TrainerOptions options;
     options.schedule.steps = 8;
     Trainer trainer(model, options);
-    train(trainer, config, 2);
+    train(trainer, config, 3);
     const MemoryUse second = memory_use(Device::cuda);
-    train(trainer, config, 4);
+    train(trainer, config, 6);
     const MemoryUse fourth = memory_use(Device::cuda);
     CHECK(fourth.live_bytes == second.live_bytes);
     CHECK(fourth.live_bytes + fourth.cached_bytes == second.live_bytes + second.cached_bytes);

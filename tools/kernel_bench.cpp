@@ -16,6 +16,7 @@
 #include "tools/common/cli.h"
 #include "tools/common/device.h"
 #include "tools/common/run_tool.h"
+#include "tools/common/step_costs.h"
 
 namespace taper {
 namespace {
@@ -157,9 +158,10 @@ class Step {
     const Tensor master = noise(shape, Dtype::f32), m = noise(shape, Dtype::f32), grad = noise(shape, Dtype::f32);
     const Tensor v = Tensor::full(shape, 1.0, Dtype::f32).to(device_);
     const Tensor copy = dtype_ == Dtype::bf16 ? noise(shape, dtype_) : Tensor();
-    const AdamwOptions options{1e-4, 0.9, 0.95, 1e-8, 0.1, 1.0, 0.1, 0.05};
+    const AdamwOptions options{0.9, 0.95, 1e-8, 0.1};
+    const Tensor scalars = Tensor::from(std::vector<double>{1e-4, 1, 0.1, 0.05, 1}, {kUpdateScalars}).to(device_);
     all.push_back({"adamw", 2 * bytes_of({master, m, v}) + bytes_of({grad, copy}), 0,
-                   [=] { kernels::adamw(master, m, v, copy, grad, options); }});
+                   [=] { kernels::adamw(master, m, v, copy, grad, scalars, options); }});
   }
 
   const ModelConfig config_;
@@ -193,8 +195,56 @@ std::string line_of(const nlohmann::json& row) {
                      gflops > 0 ? fmt::format("{:.0f} GFLOP/s", gflops) : "", row["bytes"].get<double>() * 1e-6);
 }
 
+nlohmann::json limits_of(const KernelCost& cost, Dtype dtype) {
+  nlohmann::json row = {{"kernel", cost.name},
+                        {"calls", cost.calls},
+                        {"bytes", cost.calls * cost.bytes},
+                        {"gflop", double(cost.calls) * cost.flops * 1e-9},
+                        {"launches", cost.calls * cost.launches}};
+  for (const Card& card : kCards) row[card.name] = 1e3 * double(cost.calls) * least_seconds(cost, card, dtype);
+  return row;
+}
+
+// The sum of the rows; times too, since one kernel follows another.
+nlohmann::json total_of(const std::string& name, const nlohmann::json& rows) {
+  nlohmann::json total = {{"kernel", name}};
+  for (const char* key : {"bytes", "launches"}) {
+    int64_t sum = 0;
+    for (const nlohmann::json& row : rows) sum += row[key].get<int64_t>();
+    total[key] = sum;
+  }
+  for (const char* key : {"gflop", kCards[0].name, kCards[1].name}) {
+    double sum = 0;
+    for (const nlohmann::json& row : rows) sum += row[key].get<double>();
+    total[key] = sum;
+  }
+  return total;
+}
+
+std::string limit_line(const nlohmann::json& row) {
+  std::string line =
+      fmt::format("{:<28} {:10.1f} MB {:10.1f} GFLOP {:6} launches", row["kernel"].get<std::string>(),
+                  row["bytes"].get<double>() * 1e-6, row["gflop"].get<double>(), row["launches"].get<int64_t>());
+  for (const Card& card : kCards) line += fmt::format("  {} {:8.4f} ms", card.name, row[card.name].get<double>());
+  return line + '\n';
+}
+
+// What the step costs whatever it runs on, and the time that the cards' memory and tensor cores need for it.
+nlohmann::json limits(const ModelConfig& config, int64_t batch, Dtype dtype) {
+  nlohmann::json kernels = nlohmann::json::array(), steps = nlohmann::json::array();
+  for (const double gate : {1.0, 0.5, 0.0}) {
+    nlohmann::json rows = nlohmann::json::array();
+    for (const KernelCost& cost : step_costs(config, batch, dtype, gate)) rows.push_back(limits_of(cost, dtype));
+    steps.push_back(total_of(fmt::format("a step at gate {}", gate), rows));
+    if (gate == 0) kernels = rows;
+  }
+  steps.push_back(limits_of(token_cost(config, config.context - 1, dtype), dtype));
+  return {{"kernels", kernels}, {"totals", steps}};
+}
+
 int run(int argc, char** argv) {
   Cli cli("kernel-bench", "Measures each kernel of a training step at a model's sizes.");
+  bool wants_limits = false;
   std::string size = "1M", arch = "taper";
   int64_t batch = 4;
   double budget = 0.1;
@@ -205,12 +255,25 @@ int run(int argc, char** argv) {
       .at_least(1)
       .at_most(4096);
   cli.option("--budget", budget, "time for each measurement").unit("seconds").above(0).at_most(60);
+  cli.flag(
+      "--limits", wants_limits,
+      "measure nothing; what a step and a token must move and compute, and the time that takes at the limits of an "
+      "H100 and an H200");
   cli.allow_cuda();
   const CommonOptions common = cli.parse(argc, argv);
 
-  const Device device = choose_device(common.device);
   const Dtype dtype = common.precision == "bf16" ? Dtype::bf16 : Dtype::f32;
-  const ModelConfig config = named_config(size, arch);
+  ModelConfig config = named_config(size, arch);
+  if (wants_limits) {
+    set_variant(config, Variant::all);
+    const nlohmann::json result = limits(config, batch, dtype);
+    if (common.json) return write_result(result.dump() + '\n'), 0;
+    for (const char* part : {"kernels", "totals"}) {
+      for (const nlohmann::json& row : result[part]) write_result(limit_line(row));
+    }
+    return 0;
+  }
+  const Device device = choose_device(common.device);
   nlohmann::json rows = nlohmann::json::array();
   for (const Case& c : Step(config, batch, dtype, device).cases()) {
     const double seconds = seconds_of(device, budget, c.run);

@@ -20,6 +20,7 @@ struct ScaleSums {
   double greatest_s = 0;
   double squared_deviation = 0;  // of s from the target
 
+  static ScaleSums from(const double* sums);  // of kernels::scale_loss_fwd
   void add(const ScaleSums& other);
 };
 
@@ -29,6 +30,7 @@ struct RadialSums {
   double magnitude = 0;  // |<dh, h / |h|>|
   double norm = 0;       // |dh|
 
+  static RadialSums from(const double* sums, int64_t tokens);  // of kernels::radial_sums, in a step of so many tokens
   void add(const RadialSums& other);
 };
 
@@ -40,18 +42,17 @@ class AnchorLoss {
   bool is_active(std::optional<double> target) const { return target.has_value() && lambda_ != 0; }
   double lambda() const { return lambda_; }
 
-  // Statistics alone, outside the graph. Without a target the deviation is from 0.
-  ScaleSums measure(const Tensor& h, std::optional<double> target) const;
+  // Statistics alone, outside the graph, into sums f64 [3]. Without a target the deviation is from 0.
+  void measure(const Tensor& sums, const Tensor& h, std::optional<double> target) const;
 
-  // The term of these rows in the loss of a step of `tokens` tokens, f64 [1]; `sums` receives the statistics.
-  Tensor loss(const Tensor& h, double target, int64_t tokens, ScaleSums& sums) const;
+  // The term of these rows in the loss of a step of `tokens` tokens, f64 [1]; the statistics into sums f64 [3].
+  Tensor loss(const Tensor& sums, const Tensor& h, double target, int64_t tokens) const;
 
-  // Takes apart dh, the gradient of the whole loss at h: the anchor's part is known in closed form, so that of the
-  // cross-entropy is the rest. Overwrites dh with the gradient of the cross-entropy where the anchor is active.
-  struct Parts {
-    RadialSums of_loss, of_cross_entropy;
-  };
-  Parts take_apart(const Tensor& h, const Tensor& dh, std::optional<double> target, int64_t tokens) const;
+  // Takes apart dh, the gradient of the whole loss at h, into the radial sums, f64 [3], of both of its parts: the
+  // anchor's is known in closed form, so that of the cross-entropy is the rest. Overwrites dh with the gradient of the
+  // cross-entropy where the anchor is active.
+  void take_apart(const Tensor& of_loss, const Tensor& of_cross_entropy, const Tensor& h, const Tensor& dh,
+                  std::optional<double> target, int64_t tokens) const;
 
  private:
   NormKind kind_;

@@ -3,16 +3,21 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "engine/core/cuda_runtime.h"
 #include "engine/optim/adamw.h"
 #include "model/transformer.h"
 #include "train/anchor_loss.h"
 #include "train/calibration.h"
 #include "train/fakeln.h"
+#include "train/radial_check.h"
 #include "train/schedules.h"
+#include "train/step_record.h"
 
 namespace taper {
 
@@ -37,6 +42,7 @@ struct TrainerOptions {
   NormStart norm_start = NormStart::live;  // else the schedule tapers from step 0 to step 0
   bool checks_radial = false;              // StepReport::identity, at some cost
   int64_t micro_batch_windows = 0;         // 0: as many as kActivationBytes hold
+  bool records_steps = true;               // on a device: steps of one kind as one launch
 };
 
 // What the tensors of one micro-batch may take, roughly. Several small ones cost a little time.
@@ -91,6 +97,13 @@ class Trainer {
   // A step with scalars given from outside.
   StepReport step(const StepScalars& scalars, const Tensor& tokens, const Tensor& targets);
 
+  // The same without waiting for a device: the reports of steps so queued come from take_reports(), in their order. The
+  // host needs them before state(); at most kMostQueued are kept on the device.
+  void queue_step(const Tensor& tokens, const Tensor& targets);
+  void queue_step(const StepScalars& scalars, const Tensor& tokens, const Tensor& targets);
+  std::vector<StepReport> take_reports();
+  static constexpr int64_t kMostQueued = 32;
+
   // Gradients alone, as a step computes them: parameters keep them in compute.grad(). The report has no step and no
   // learning rate.
   StepReport compute_gradients(Gate gate, const Tensor& tokens, const Tensor& targets);
@@ -102,18 +115,49 @@ class Trainer {
   const Adamw& optimizer() const { return adamw_; }
   const TrainerOptions& options() const { return options_; }
 
-  TrainerState state() const;
+  // Kernels, copies and fills of the recorded step; 0 where none is.
+  int64_t launches_of_recorded_step() const { return graph_ ? graph_->size() : 0; }
+
+  TrainerState state() const;  // REQUIRES: take_reports() was called after the last queue_step()
   // After the parameters and the moments were loaded. Error where the state is of another model.
   void restore(const TrainerState& state);
 
  private:
-  struct StepSums;
+  // What decides the kernels of a step and their arguments, but for values in memory.
+  struct Form {
+    double gate = 1;  // 0, 1, or 1/2 for all between
+    bool calibrates = false;
+    std::optional<double> target;
+    Shape batch;
+    bool operator==(const Form& other) const;
+  };
+  // A queued step whose numbers are still on the device.
+  struct Queued {
+    StepScalars scalars;
+    int64_t tokens;
+    std::optional<double> target;
+    bool calibrates;
+  };
+
+  struct BatchMeasure {
+    std::vector<NormCalibration> norms;
+    double scale_sum = 0;
+  };
+
   void prepare_calibration(const StepScalars& scalars, const Tensor& tokens);
-  StepSums measure_batch(const Tensor& tokens, Gate gate) const;
-  void run_micro_batch(Gate gate, const Tensor& tokens, const Tensor& targets, int64_t step_tokens, StepSums& sums);
+  BatchMeasure measure_batch(const Tensor& tokens, Gate gate) const;
+  Gate set_batch(const StepScalars& scalars, const Tensor& tokens, const Tensor& targets);
+  void prepare_record(int64_t windows, int64_t window);
+  void run(const Form& form, const std::function<void()>& work);
+  void run_gradients(Gate gate);
+  void run_micro_batch(Gate gate, int64_t index, const Tensor& tokens, const Tensor& targets, Tensors& calibration);
+  bool can_wait() const;
   bool wants_calibration() const;
-  void observe(const StepSums& sums, int64_t tokens);
-  StepReport report_of(const StepSums& sums, int64_t tokens) const;
+  void fetch_queued();
+  StepReport last_report();
+  // The step's numbers as the host read them; and what the host does with them.
+  StepReport finish(const double* values, const Queued& step);
+  StepReport report_of(const StepNumbers& numbers, const Queued& step, double& scale_sum) const;
 
   Transformer& model_;
   TrainerOptions options_;
@@ -122,6 +166,22 @@ class Trainer {
   std::optional<FakeLn> fakeln_;
   Adamw adamw_;
   int64_t step_ = 0;
+
+  // Of the step at hand, where the model is: recorded work reads and writes them at the addresses they have.
+  Tensor tokens_, targets_;
+  Tensor scalars_;  // f64: gate, learning rate
+  StepRecord record_;
+  int64_t micro_batch_ = 0;  // windows
+  Tensors fakeln_sums_;
+  RadialIdentity identity_;
+
+  Form form_;
+  int64_t memory_of_form_ = 0;  // that the allocator held after its first step
+  std::unique_ptr<cuda::Graph> graph_;
+
+  Tensor history_;  // [kMostQueued, size of the record]
+  std::vector<Queued> queued_;
+  std::vector<StepReport> reports_;
 };
 
 }  // namespace taper

@@ -60,7 +60,7 @@ class Loop {
       if (stop_requested()) return stop();
       take_step();
       if (stop_requested()) return stop();
-      if (options_.save_every > 0 && trainer_.next_step() % options_.save_every == 0) save();
+      if (is_save_due()) save();
     }
     save();
     const Evaluation valid = evaluate_and_log(0);
@@ -86,13 +86,32 @@ class Loop {
   void take_step() {
     const auto begin = std::chrono::steady_clock::now();
     sampler_.next(options_.batch_windows, tokens_.data<int32_t>(), targets_.data<int32_t>());
-    const StepReport report = trainer_.step(tokens_, targets_);
-    const double seconds = seconds_since(begin);
-    seconds_ += seconds;
+    trainer_.queue_step(tokens_, targets_);
     tokens_seen_ += tokens_.numel();
-    metrics_->write(report, static_cast<double>(tokens_.numel()) / seconds);
-    progress_.step_done(report, seconds, tokens_.numel());
-    check_finite(report);
+    ++queued_;
+    std::vector<StepReport> reports;
+    if (are_reports_due()) reports = trainer_.take_reports();
+    seconds_queued_ += seconds_since(begin);
+    if (!reports.empty()) log(reports);
+  }
+
+  // A device goes on with the next steps while the host waits for nothing.
+  bool are_reports_due() const {
+    constexpr int64_t kSteps = 10;
+    return model_.device() == Device::cpu || queued_ == kSteps || trainer_.next_step() == steps_ ||
+           is_evaluation_due() || is_save_due() || stop_requested();
+  }
+
+  void log(const std::vector<StepReport>& reports) {
+    seconds_ += seconds_queued_;
+    const double seconds = seconds_queued_ / static_cast<double>(queued_);
+    seconds_queued_ = 0;
+    queued_ = 0;
+    for (const StepReport& report : reports) {
+      metrics_->write(report, static_cast<double>(tokens_.numel()) / seconds);
+      progress_.step_done(report, seconds, tokens_.numel());
+      check_finite(report);
+    }
   }
 
   void check_finite(const StepReport& report) {
@@ -111,6 +130,8 @@ class Loop {
     fail("training: stopped after step {}, loss {}: {} is not finite; last good checkpoint: {}",
          trainer_.next_step() - 1, loss_, bad_tensor, checkpoints.empty() ? "none" : checkpoints.front().string());
   }
+
+  bool is_save_due() const { return options_.save_every > 0 && trainer_.next_step() % options_.save_every == 0; }
 
   bool is_evaluation_due() const {
     const int64_t done = trainer_.next_step();
@@ -142,6 +163,7 @@ class Loop {
   }
 
   RunResult stop() {
+    if (const std::vector<StepReport> reports = trainer_.take_reports(); !reports.empty()) log(reports);
     const fs::path checkpoint = save();
     progress_.say(fmt::format("stopped after step {} of {}, saved {}; go on with: {}", trainer_.next_step(), steps_,
                               checkpoint.string(), options_.resume_hint));
@@ -173,6 +195,8 @@ class Loop {
   double loss_ = 0;  // of the last step
   double seconds_ = 0;
   int64_t tokens_seen_ = 0;
+  int64_t queued_ = 0;  // steps since the last reports
+  double seconds_queued_ = 0;
 };
 
 }  // namespace

@@ -261,6 +261,11 @@ void Tensor::zero_grad() const {
   impl_->grad_is_set = false;
 }
 
+void Tensor::drop_grad() const {
+  zero_grad();
+  impl_->grad = {};
+}
+
 void Tensor::set_retain_grad(bool retain) const {
   require_defined(*this, "set_retain_grad");
   impl_->retains_grad = retain;

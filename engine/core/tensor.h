@@ -61,6 +61,7 @@ class Tensor {
   bool requires_grad() const;                      // a leaf that asks for it, or computed from one
   Tensor grad() const;                             // undefined until a backward pass has written it
   void zero_grad() const;                          // keeps the memory: the next backward pass overwrites it
+  void drop_grad() const;                          // gives the memory back as well
   void set_retain_grad(bool retain = true) const;  // keep the gradient of a tensor that is no leaf
 
   // From now on this tensor is in the memory of `source`, of its shape and dtype: every handle of it follows, and its

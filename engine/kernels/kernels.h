@@ -22,6 +22,9 @@ struct NormOptions {
   NormKind kind = NormKind::rms;
   double eps = 1e-5;
   double gate = 1.0;
+  // f64 [1] or absent: what a device's kernels read in place of a gate between 0 and 1 when they run, so that work
+  // recorded once serves every step of a taper.
+  ConstView live_gate = {};
 };
 
 // q, k, v stand side by side in the last dimension of qkv: [B, T, (H + 2 * Hkv) * D], heads contiguous.
@@ -33,9 +36,16 @@ struct AttentionOptions {
 };
 
 struct AdamwOptions {
-  double lr, beta1, beta2, eps, weight_decay;
-  double clip_factor;               // multiplies the gradient
-  double correction1, correction2;  // 1 - beta^step
+  double beta1, beta2, eps, weight_decay;
+};
+// What changes from one update to the next, f64 in memory of the device.
+enum UpdateScalar : int64_t {
+  kLearningRate,
+  kClipFactor,   // multiplies the gradient; 0: nothing is updated
+  kCorrection1,  // 1 - beta1^updates
+  kCorrection2,
+  kUpdates,  // so far, this one included
+  kUpdateScalars
 };
 
 // --- fill.cpp: copies, casts, sums ---
@@ -43,7 +53,9 @@ TAPER_KERNEL(fill, Out y, double value)
 TAPER_KERNEL(convert, Out y, In x)                // y = x, in y's dtype
 TAPER_KERNEL(add_to, Out y, In x, double factor)  // y += factor * x; the dtypes may differ
 TAPER_KERNEL(scale_by, Out y, double factor)      // y *= factor
-TAPER_KERNEL(sum_squares, Out result, In x)       // f64 [1]; the same bits for any number of threads
+// y *= factor[0], f64 [1]; y is not touched where that is 1.
+TAPER_KERNEL(scale_by_value, Out y, In factor)
+TAPER_KERNEL(sum_squares, Out result, In x)  // f64 [1]; the same bits for any number of threads
 
 // --- matmul.cpp ---
 TAPER_KERNEL(matmul, Acc c, In a, In b, MatmulOptions options)
@@ -85,12 +97,18 @@ TAPER_KERNEL(unembed_cross_entropy, Out loss, Out logit_squares, Out dx, Out dw,
 // --- scale_loss.cpp: s = sqrt(mean(h'^2) + eps) of each row ---
 // sums f64 [3] = sum of s, greatest s, sum of (s - target)^2; s [N].
 TAPER_KERNEL(scale_loss_fwd, Out sums, Out s, In h, NormKind kind, double eps, double target)
-TAPER_KERNEL(scale_loss_bwd, Acc dh, In h, In s, NormKind kind, double target, double factor)  // factor * sum (s-t)^2
+// Of factor * upstream[0] * sum (s - target)^2; upstream, f64 [1], counts as 1 where it is absent.
+TAPER_KERNEL(scale_loss_bwd, Acc dh, In h, In s, In upstream, NormKind kind, double target, double factor)
 // Of rows h and dh: sums f64 [3] = sum of <dh, h>/|h|, of |<dh, h>|/|h|, of |dh|.
 TAPER_KERNEL(radial_sums, Out sums, In h, In dh)
 
-// --- adamw.cpp: one pass over one parameter: clip, moments, decay, update, bf16 copy (may be absent) ---
-TAPER_KERNEL(adamw, Out master, Out m, Out v, Out copy, In grad, AdamwOptions options)
+// --- adamw.cpp ---
+// The UpdateScalars, f64 [kUpdateScalars], from learning_rate f64 [1], the squared norms of all gradients and the
+// losses, f64, absent: none. The clip factor is min(1, max_norm / norm); 0, and no further update counted, where a
+// square or a loss is not finite.
+TAPER_KERNEL(plan_update, Out scalars, In learning_rate, In squares, In losses, double max_norm, AdamwOptions options)
+// One pass over one parameter: clip, moments, decay, update, bf16 copy (may be absent).
+TAPER_KERNEL(adamw, Out master, Out m, Out v, Out copy, In grad, In scalars, AdamwOptions options)
 
 // --- plain.cpp: what composites and tests are made of ---
 TAPER_KERNEL(unary_fwd, Out y, In x, Unary function)

@@ -346,4 +346,32 @@ inline void with_function(Activation act, Body&& body) {
   }
 }
 
+// The scalars of AdamW's next update (kernels.h, plan_update).
+struct Update {
+  const double* squares;
+  int64_t square_count;
+  const double* losses;
+  int64_t loss_count;
+  double max_norm, beta1, beta2;
+
+  TAPER_HD void plan(double* scalars, double learning_rate) const {
+    double sum = 0;
+    bool is_finite = true;
+    for (int64_t i = 0; i < square_count; ++i) {
+      sum += squares[i];
+      is_finite = is_finite && isfinite(squares[i]);
+    }
+    for (int64_t i = 0; i < loss_count; ++i) is_finite = is_finite && isfinite(losses[i]);
+    const double norm = ::sqrt(sum);
+    scalars[kLearningRate] = learning_rate;
+    scalars[kClipFactor] = !is_finite ? 0.0 : norm > max_norm ? max_norm / norm : 1.0;
+    if (is_finite) scalars[kUpdates] += 1;
+    scalars[kCorrection1] = 1 - ::pow(beta1, scalars[kUpdates]);
+    scalars[kCorrection2] = 1 - ::pow(beta2, scalars[kUpdates]);
+  }
+
+ private:
+  TAPER_HD static bool isfinite(double x) { return x - x == 0; }
+};
+
 }  // namespace TAPER_KERNEL_NAMESPACE::math

@@ -51,10 +51,9 @@ struct UnembedCrossEntropy : Op {
 
   void backward(const Saved& saved, const Tensors& dy, Grads& dx) const override {
     require(!dy[1], "unembed_cross_entropy: no gradient flows through logit_squares");
-    const double cotangent = dy[0] ? dy[0].item() : 0.0;
     for (size_t i = 0; i < 3; ++i) {
       if (!dx.needs(i)) continue;
-      if (cotangent != 1.0) kernels::scale_by(saved[i], cotangent);
+      if (dy[0]) kernels::scale_by_value(saved[i], dy[0]);
       dx.pass(i, saved[i]);
     }
   }

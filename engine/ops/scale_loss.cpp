@@ -40,7 +40,7 @@ struct ScaleLoss : Op {
 
   void backward(const Saved& saved, const Tensors& dy, Grads& dx) const override {
     require(!dy[1], "scale_loss: no gradient flows through sums");
-    kernels::scale_loss_bwd(dx.buffer(0), saved[0], saved[1], kind, target, factor * dy[0].item());
+    kernels::scale_loss_bwd(dx.buffer(0), saved[0], saved[1], dy[0], kind, target, factor);
   }
 };
 

@@ -46,30 +46,41 @@ Adamw::Adamw(std::vector<AdamwParameter> parameters, const AdamwConfig& config) 
     const Tensor v = Tensor::zeros(p.master.shape(), p.master.dtype(), p.master.device(), "a second moment");
     states_.push_back({std::move(p), m, v});
   }
+  const Device device = states_.empty() ? Device::cpu : states_.front().m.device();
+  scalars_ = Tensor::zeros({kUpdateScalars}, Dtype::f64, device, "the scalars of an update");
   write_copies();
 }
 
+AdamwOptions Adamw::options() const { return {config_.beta1, config_.beta2, config_.eps, 0}; }
+
 void Adamw::step(double lr, double clip_factor) {
-  ++step_count_;
-  AdamwOptions options{};
-  options.lr = lr;
-  options.beta1 = config_.beta1;
-  options.beta2 = config_.beta2;
-  options.eps = config_.eps;
-  options.clip_factor = clip_factor;
-  options.correction1 = 1 - std::pow(config_.beta1, static_cast<double>(step_count_));
-  options.correction2 = 1 - std::pow(config_.beta2, static_cast<double>(step_count_));
+  const auto count = static_cast<double>(step_count() + 1);
+  const std::vector<double> scalars = {lr, clip_factor, 1 - std::pow(config_.beta1, count),
+                                       1 - std::pow(config_.beta2, count), count};
+  scalars_.copy_from(Tensor::from(scalars, {kUpdateScalars}));
+  update();
+}
+
+void Adamw::step(const Tensor& learning_rate, const Tensor& squares, const Tensor& losses, double max_norm) {
+  kernels::plan_update(scalars_, learning_rate, squares, losses, max_norm, options());
+  update();
+}
+
+void Adamw::update() const {
+  AdamwOptions options = this->options();
   for (const State& state : states_) {
     const Tensor grad = state.parameter.leaf.grad();
     if (!grad) continue;
     options.weight_decay = state.parameter.decays ? config_.weight_decay : 0.0;
-    kernels::adamw(state.parameter.master, state.m, state.v, state.parameter.copy, grad, options);
+    kernels::adamw(state.parameter.master, state.m, state.v, state.parameter.copy, grad, scalars_, options);
   }
 }
 
+int64_t Adamw::step_count() const { return static_cast<int64_t>(scalars_.rows(kUpdates, kUpdates + 1).item()); }
+
 void Adamw::set_step_count(int64_t count) {
   require(count >= 0, "adamw: the step count is out of range; got {}, want at least 0", count);
-  step_count_ = count;
+  scalars_.rows(kUpdates, kUpdates + 1).copy_from(Tensor::from(std::vector<double>{static_cast<double>(count)}, {1}));
 }
 
 const Adamw::State& Adamw::state(const std::string& name) const {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/core/tensor.h"
+#include "engine/kernels/kernels.h"
 
 namespace taper {
 
@@ -37,8 +38,12 @@ class Adamw {
   // One update with the gradients at hand. lr: this step's, in place of the config's.
   void step(double lr, double clip_factor = 1.0);
   void step() { step(config_.lr); }
+  // The same with what only the device knows: kernels::plan_update finds the scalars, and the host reads nothing.
+  void step(const Tensor& learning_rate, const Tensor& squares, const Tensor& losses, double max_norm);
 
-  int64_t step_count() const { return step_count_; }
+  // f64 [kUpdateScalars], where the parameters are: of the last update.
+  const Tensor& scalars() const { return scalars_; }
+  int64_t step_count() const;
   void set_step_count(int64_t count);  // count >= 0
 
   // A parameter and its moments, of the master's dtype and shape. What a checkpoint holds; load it with copy_from().
@@ -55,8 +60,11 @@ class Adamw {
 
  private:
   AdamwConfig config_;
+  AdamwOptions options() const;
+  void update() const;
+
   std::vector<State> states_;
-  int64_t step_count_ = 0;
+  Tensor scalars_;
 };
 
 }  // namespace taper

@@ -20,7 +20,13 @@ struct GradientNorm {
   std::string first_bad;   // the first tensor with a NaN or an infinity
 };
 
-// max_norm > 0; infinity turns clipping off. Reads the gradients only: the factor is applied by the optimizer's pass.
+// The sum of each gradient's squares into squares, f64, one for each: 0 where there is none.
+void sum_gradient_squares(const Tensor& squares, const std::vector<NamedGradient>& gradients);
+// The norm of gradients with these squares.
+GradientNorm norm_of_squares(const double* squares, const std::vector<NamedGradient>& gradients, double max_norm);
+
+// Both. max_norm > 0; infinity turns clipping off. Reads the gradients only: the factor is applied by the optimizer's
+// pass.
 GradientNorm gradient_norm(const std::vector<NamedGradient>& gradients, double max_norm);
 
 }  // namespace taper

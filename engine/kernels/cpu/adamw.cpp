@@ -3,17 +3,20 @@
 #include "engine/core/parallel.h"
 #include "engine/kernels/cpu/element.h"
 #include "engine/kernels/kernels.h"
+#include "engine/kernels/scalar_math.h"
 
 namespace taper::cpu::TAPER_ISA {
 namespace {
 
 // F: the type of the master, the moments and the arithmetic.
 template <class F, class Grad>
-void adamw_range(F* p, F* m, F* v, bf16* copy, const Grad* grad, int64_t count, const AdamwOptions& o) {
-  const F clip = static_cast<F>(o.clip_factor), keep = static_cast<F>(1 - o.lr * o.weight_decay);
+void adamw_range(F* p, F* m, F* v, bf16* copy, const Grad* grad, int64_t count, const AdamwOptions& o,
+                 const double* u) {
+  const F clip = static_cast<F>(u[kClipFactor]), keep = static_cast<F>(1 - u[kLearningRate] * o.weight_decay);
   const F beta1 = static_cast<F>(o.beta1), rest1 = static_cast<F>(1 - o.beta1);
   const F beta2 = static_cast<F>(o.beta2), rest2 = static_cast<F>(1 - o.beta2);
-  const F rate = static_cast<F>(o.lr / o.correction1), root = static_cast<F>(1 / std::sqrt(o.correction2));
+  const F rate = static_cast<F>(u[kLearningRate] / u[kCorrection1]);
+  const F root = static_cast<F>(1 / std::sqrt(u[kCorrection2]));
   const F eps = static_cast<F>(o.eps);
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
@@ -32,7 +35,17 @@ void adamw_range(F* p, F* m, F* v, bf16* copy, const Grad* grad, int64_t count, 
 
 namespace taper {
 
-void cpu::TAPER_ISA::adamw(Out master, Out m, Out v, Out copy, In grad, AdamwOptions options) {
+void cpu::TAPER_ISA::plan_update(Out scalars, In learning_rate, In squares, In losses, double max_norm,
+                                 AdamwOptions options) {
+  const math::Update update{
+      squares.as<double>(), squares.numel(), losses.as<double>(), losses ? losses.numel() : 0, max_norm,
+      options.beta1,        options.beta2};
+  update.plan(scalars.as<double>(), *learning_rate.as<double>());
+}
+
+void cpu::TAPER_ISA::adamw(Out master, Out m, Out v, Out copy, In grad, In scalars, AdamwOptions options) {
+  const double* update = scalars.as<double>();
+  if (update[kClipFactor] == 0) return;
   // Pieces that stay in the nearest cache until the copy has been written.
   constexpr int64_t kPiece = 1024;
   const auto run = [&](auto type, auto grad_type) {
@@ -41,7 +54,7 @@ void cpu::TAPER_ISA::adamw(Out master, Out m, Out v, Out copy, In grad, AdamwOpt
     parallel_for(master.numel(), kGrain, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; i += kPiece) {
         adamw_range(master.as<F>() + i, m.as<F>() + i, v.as<F>() + i, copy ? copy.as<bf16>() + i : nullptr,
-                    grad.as<Grad>() + i, end - i < kPiece ? end - i : kPiece, options);
+                    grad.as<Grad>() + i, end - i < kPiece ? end - i : kPiece, options, update);
       }
     });
   };

@@ -90,6 +90,10 @@ void cpu::TAPER_ISA::scale_by(Out y, double factor) {
   });
 }
 
+void cpu::TAPER_ISA::scale_by_value(Out y, In factor) {
+  if (*factor.as<double>() != 1) scale_by(y, *factor.as<double>());
+}
+
 void cpu::TAPER_ISA::sum_squares(Out result, In x) {
   double parts[kSumParts] = {};
   const int64_t n = x.numel();

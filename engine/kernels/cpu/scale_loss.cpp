@@ -84,7 +84,8 @@ void cpu::TAPER_ISA::scale_loss_fwd(Out sums, Out s, In h, NormKind kind, double
   result[2] = parts.sum(2);
 }
 
-void cpu::TAPER_ISA::scale_loss_bwd(Acc dh, In h, In s, NormKind kind, double target, double factor) {
+void cpu::TAPER_ISA::scale_loss_bwd(Acc dh, In h, In s, In upstream, NormKind kind, double target, double factor) {
+  if (upstream) factor *= *upstream.as<double>();
   const int64_t cols = h.cols();
   with_grad_type(h.dtype, dh.dtype, [&](auto type, auto grad_type) {
     using H = typename decltype(type)::type;

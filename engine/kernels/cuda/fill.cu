@@ -28,6 +28,15 @@ __global__ void scale_all(T* y, Compute<T> factor, int64_t n) {
   }
 }
 
+template <class T>
+__global__ void scale_all_by(T* y, const double* factor, int64_t n) {
+  const double by = *factor;
+  if (by == 1) return;
+  for (int64_t i = gpu::global_thread(); i < n; i += gpu::thread_total()) {
+    y[i] = convert_to<T>(convert_to<Compute<T>>(y[i]) * static_cast<Compute<T>>(by));
+  }
+}
+
 // One partial sum a block, then one block for the sum of these: the order depends on n alone.
 constexpr int64_t kSumBlocks = 256;
 
@@ -92,6 +101,14 @@ void cuda::scale_by(Out y, double factor) {
     using T = typename decltype(type)::type;
     const int64_t n = y.numel();
     gpu::launch(scale_all<T>, element_grid(n), kElementThreads, 0, gpu::stream(), y.as<T>(), factor, n);
+  });
+}
+
+void cuda::scale_by_value(Out y, In factor) {
+  with_float_type(y.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    const int64_t n = y.numel();
+    gpu::launch(scale_all_by<T>, element_grid(n), kElementThreads, 0, gpu::stream(), y.as<T>(), factor.as<double>(), n);
   });
 }
 

@@ -100,8 +100,8 @@ class RowBackward {
     RowScalars<C> s{};
     if (F::kCentres && has_row) s.mean = a_.mean[row];
     if (F::kNorm && has_row) s.rstd = a_.rstd[row];
-    if constexpr (F::kScale) s.scale = a_.p.rest * *a_.p.c;
-    s.weight = a_.p.gate * s.rstd;
+    if constexpr (F::kScale) s.scale = static_cast<C>(a_.p.rest.get()) * *a_.p.c;
+    s.weight = static_cast<C>(a_.p.gate.get()) * s.rstd;
     sum_row(start, is_first, s);
     if (a_.dh.data || a_.dbranch.data) write_row(start, s);
   }
@@ -299,10 +299,10 @@ void cuda::taper_norm_bwd(Acc dh, Acc dbranch, Acc dgamma, Acc dbeta, Acc dgamma
     const C *weighted = options.gate > 0 ? sums : nullptr, *plain = options.gate < 1 ? sums + cols : nullptr;
     const C *norm_dy = options.gate > 0 ? sums + 2 * cols : nullptr, *dy_sum = sums + 2 * cols;
     ColumnSums targets{std::is_same_v<C, double>, blocks, stride, cols};
-    targets.add(dgamma, weighted, options.gate);
-    targets.add(dgamma_tilde, plain, 1 - options.gate, options.gate < 1 ? c.data : nullptr);
-    targets.add(dbeta, norm_dy, options.gate);
-    targets.add(dbeta_tilde, options.gate < 1 ? dy_sum : nullptr, 1 - options.gate);
+    targets.add(dgamma, weighted, gate_factor(options));
+    targets.add(dgamma_tilde, plain, rest_factor(options), options.gate < 1 ? c.data : nullptr);
+    targets.add(dbeta, norm_dy, gate_factor(options));
+    targets.add(dbeta_tilde, options.gate < 1 ? dy_sum : nullptr, rest_factor(options));
     targets.run();
   });
 }

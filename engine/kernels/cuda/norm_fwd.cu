@@ -122,14 +122,15 @@ __global__ void __launch_bounds__(kMostThreads) norm_forward(ForwardArguments<H>
     if (F::kNorm && a.rstd) a.rstd[row] = rstd;
   }
 
-  const C scale = F::kScale ? a.p.rest * *a.p.c : C(0), weight = a.p.gate * rstd;
+  const C gate = static_cast<C>(a.p.gate.get()), rest = static_cast<C>(a.p.rest.get());
+  const C scale = F::kScale ? rest * *a.p.c : C(0), weight = gate * rstd;
   for_each_pack<kHeld>(packs, [&](int k, int64_t i) {
     const auto h = value(k, i);
     Values factor{}, offset{}, y;
     if constexpr (F::kNorm) add_scaled(factor, weight, a.p.gamma + i * kWidth);
     if constexpr (F::kScale) add_scaled(factor, scale, a.p.gamma_tilde + i * kWidth);
-    if constexpr (F::kCentres && F::kNorm) add_scaled(offset, a.p.gate, a.p.beta + i * kWidth);
-    if constexpr (F::kCentres && F::kScale) add_scaled(offset, a.p.rest, a.p.beta_tilde + i * kWidth);
+    if constexpr (F::kCentres && F::kNorm) add_scaled(offset, gate, a.p.beta + i * kWidth);
+    if constexpr (F::kCentres && F::kScale) add_scaled(offset, rest, a.p.beta_tilde + i * kWidth);
     GPU_UNROLL
     for (int j = 0; j < kWidth; ++j) y[j] = (convert_to<C>(h[j]) - mean) * factor[j] + offset[j];
     store_companion<H>(a.y, a.is_y_bf16, start + i * kWidth, y);

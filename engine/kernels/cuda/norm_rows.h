@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include "engine/kernels/cuda/gpu.h"
+#include "engine/kernels/cuda/sums.h"
 
 namespace taper::cuda {
 
@@ -36,21 +37,22 @@ struct NormParameters {
   const C* gamma_tilde;
   const C* beta_tilde;
   const C* c;
-  C gate;  // g
-  C rest;  // 1 - g
+  Factor gate;  // g
+  Factor rest;  // 1 - g
   C eps;
 };
 
+// A gate of 0 or 1 decided the form already.
+inline const double* live_gate(const NormOptions& options) {
+  return options.gate > 0 && options.gate < 1 ? options.live_gate.as<double>() : nullptr;
+}
+inline Factor gate_factor(const NormOptions& options) { return {options.gate, live_gate(options), false}; }
+inline Factor rest_factor(const NormOptions& options) { return {1 - options.gate, live_gate(options), true}; }
+
 template <class C>
 NormParameters<C> norm_parameters(In gamma, In beta, In gamma_tilde, In beta_tilde, In c, const NormOptions& options) {
-  return {gamma.as<C>(),
-          beta.as<C>(),
-          gamma_tilde.as<C>(),
-          beta_tilde.as<C>(),
-          c.as<C>(),
-          static_cast<C>(options.gate),
-          static_cast<C>(1 - options.gate),
-          static_cast<C>(options.eps)};
+  return {gamma.as<C>(), beta.as<C>(),         gamma_tilde.as<C>(),  beta_tilde.as<C>(),
+          c.as<C>(),     gate_factor(options), rest_factor(options), static_cast<C>(options.eps)};
 }
 
 // Packs of a row that a thread holds in registers, by what leaves them unspilled.

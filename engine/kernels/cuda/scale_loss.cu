@@ -60,13 +60,14 @@ __global__ void sum_scales(double* sums, const C* s, int64_t rows, double target
 // dh (+)= factor * 2 (s - target) / (s cols) * (h - mean)
 template <class G, class H>
 __global__ void scale_rows_bwd(G* dh, const H* h, const Compute<H>* s, int64_t rows, int64_t cols, bool is_layer,
-                               double target, double factor, bool adds) {
+                               const double* upstream, double target, double factor, bool adds) {
   using C = Compute<H>;
   const int64_t row = row_of_warp();
   if (row >= rows) return;
   h += row * cols;
   dh += row * cols;
   const C mean = is_layer ? row_mean(h, cols) : C(0);
+  if (upstream) factor *= *upstream;
   const double scale = static_cast<double>(s[row]);
   const C slope = static_cast<C>(2 * factor * (scale - target) / (scale * static_cast<double>(cols)));
   for (int64_t i = lane_of_warp(); i < cols; i += gpu::kWarp) {
@@ -126,12 +127,13 @@ void cuda::scale_loss_fwd(Out sums, Out s, In h, NormKind kind, double eps, doub
   });
 }
 
-void cuda::scale_loss_bwd(Acc dh, In h, In s, NormKind kind, double target, double factor) {
+void cuda::scale_loss_bwd(Acc dh, In h, In s, In upstream, NormKind kind, double target, double factor) {
   with_grad_type(h.dtype, dh.dtype, [&](auto type, auto grad_type) {
     using H = typename decltype(type)::type;
     using G = typename decltype(grad_type)::type;
     gpu::launch(scale_rows_bwd<G, H>, row_grid(h.rows()), kRowThreads, 0, gpu::stream(), dh.as<G>(), h.as<H>(),
-                s.as<Compute<H>>(), h.rows(), h.cols(), kind == NormKind::layer, target, factor, dh.add);
+                s.as<Compute<H>>(), h.rows(), h.cols(), kind == NormKind::layer, upstream.as<double>(), target, factor,
+                dh.add);
   });
 }
 

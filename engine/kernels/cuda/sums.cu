@@ -20,7 +20,7 @@ __global__ void add_parts(ColumnSums sums) {
   __syncthreads();
   if (threadIdx.y != 0 || column >= sums.cols) return;
   for (int row = 1; row < kPartRows; ++row) sum += shared[row * gpu::kWarp + static_cast<int>(threadIdx.x)];
-  sum *= s.factor;
+  sum *= s.factor.get();
   if (s.scalar) sum *= static_cast<double>(*static_cast<const C*>(s.scalar));
   if (s.dtype == Dtype::bf16) {
     bf16& target = static_cast<bf16*>(s.target)[column];

@@ -6,6 +6,15 @@
 
 namespace taper::cuda {
 
+// A number; or where `live` is present what lies there when the kernel runs, or 1 less that.
+struct Factor {
+  double value = 1;
+  const double* live = nullptr;
+  bool is_rest = false;
+
+  __device__ double get() const { return !live ? value : is_rest ? 1 - *live : *live; }
+};
+
 // A row of sums: target = factor * (the sum of the parts), or += it. Where `parts` is null the sum is an exact zero;
 // where `scalar` is present, its value on the device multiplies the factor.
 struct ColumnSum {
@@ -13,7 +22,7 @@ struct ColumnSum {
   Dtype dtype;
   bool add;
   const void* parts;
-  double factor;
+  Factor factor;
   const void* scalar;
 };
 
@@ -25,7 +34,7 @@ struct ColumnSums {
   ColumnSum sums[4] = {};
 
   // Nothing where target is absent.
-  void add(Acc target, const void* parts_, double factor = 1, const void* scalar = nullptr) {
+  void add(Acc target, const void* parts_, Factor factor = {}, const void* scalar = nullptr) {
     if (target) sums[count++] = {target.data, target.dtype, target.add, parts_, factor, scalar};
   }
   void run() const;
