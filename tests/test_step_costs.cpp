@@ -31,12 +31,16 @@ TEST_CASE("step costs: launches on cuda are those of recorded steps") {
       options.schedule = make_schedule(30, 1e-3, {0.1, 0.2, 0.5}, true);
       options.anchor = 0.1;
       Trainer trainer(model, options);
-      for (const auto& [end, gate] : {std::pair(5, 1.0), std::pair(10, 0.5), std::pair(20, 0.0)}) {
-        while (trainer.next_step() < end) trainer.step(random_ids({2, 8}, 31, 1), random_ids({2, 8}, 31, 2));
+      struct Phase {
+        int64_t end;
+        double gate;
+      };
+      for (const Phase& phase : {Phase{5, 1.0}, Phase{10, 0.5}, Phase{20, 0.0}}) {
+        while (trainer.next_step() < phase.end) trainer.step(random_ids({2, 8}, 31, 1), random_ids({2, 8}, 31, 2));
         CAPTURE(arch);
         CAPTURE(layers);
-        CAPTURE(gate);
-        CHECK(launches(step_costs(config, 2, Dtype::bf16, gate)) == trainer.launches_of_recorded_step());
+        CAPTURE(phase.gate);
+        CHECK(launches(step_costs(config, 2, Dtype::bf16, phase.gate)) == trainer.launches_of_recorded_step());
       }
     }
   }

@@ -171,8 +171,8 @@ TEST_CASE("training on cuda: recorded steps give the bits of separate launches, 
     CHECK(launches_of(19) > 0);
     CHECK(launches_of(19) < launches_of(5));
     CHECK(launches_of(19) <= launches_of(9));
-    MESSAGE(arch << ": " << launches_of(5) << " launches at g = 1, " << launches_of(9) << " between, "
-                 << launches_of(19) << " at g = 0");
+    MESSAGE(std::string(arch) << ": " << launches_of(5) << " launches at g = 1, " << launches_of(9) << " between, "
+                              << launches_of(19) << " at g = 0");
   }
 }
 
