@@ -10,7 +10,7 @@ rm -rf $pack
 mkdir -p $pack/bin $pack/tools/scripts $pack/shared
 cp tools/scripts/gpu_check.sh tools/scripts/gpu_bench.sh $pack/tools/scripts/
 strip -o $pack/tests-on-gpu "$tests"
-for program in train-bench pretrain evaluate; do strip -o $pack/bin/$program "$bin/$program"; done
+for program in train-bench kernel-bench pretrain evaluate; do strip -o $pack/bin/$program "$bin/$program"; done
 reference=${TAPER_SHARED:-../shared}
 if [ -d "$reference/parity" ]; then cp -r "$reference/parity" $pack/shared/; fi
 cat >$pack/run.sh <<'RUN'
