@@ -16,7 +16,8 @@ struct Shape {
   int rank = 0;
 
   Shape() = default;
-  Shape(std::initializer_list<int64_t> sizes);  // at most kMaxRank sizes, each >= 0, product up to kMostProduct: else Error
+  // At most kMaxRank sizes, each >= 0, their product up to kMostProduct: else Error.
+  Shape(std::initializer_list<int64_t> sizes);
 
   int64_t operator[](int i) const { return dims[i < 0 ? rank + i : i]; }  // -1 is the last dimension
   int64_t numel() const { return dims[0] * dims[1] * dims[2] * dims[3]; }
