@@ -9,6 +9,8 @@
 #: make bench      speed of this machine, of training and of decoding                               [SIZE]
 #: make experiments   the paper's experiments, all within BUDGET minutes                           [DATA BUDGET]
 #: make report     one page about all runs: runs/report.html
+#: make endure     faults in every system call, 200 kills at random moments, 10,000 steps            [KILLS STEPS]
+#: make fuzz       feed the readers of strangers' files what libFuzzer invents                      [TIME TARGETS]
 #: make lint       formatting, include directions, house rules, clang-tidy;  make format repairs the first
 #: make gpu-check  tests and a short training on the GPU;  make gpu-bench   its speed;  make gpu-pack   both, to take along
 #: make clean      remove build/
@@ -199,6 +201,34 @@ mutate: export OBJECTS = $(objects)
 mutate: check-build
 	@$(scripts)/mutate_kernels.sh
 
+# The tests of what only long runs show, at full length: a fault in every call, kills at random moments, many steps.
+.PHONY: endure
+endure: check-build
+	@TAPER_BIN=$(CURDIR)/$(out)/bin TAPER_FAULTS=all TAPER_KILLS=$(or $(KILLS),200) TAPER_SOAK_STEPS=$(or $(STEPS),10000) \
+	  $(base)/tests --test-case='faults*,long runs*'
+
+# Fuzzing: a program of libFuzzer's, which comes with clang, for each tests/fuzz/TARGET.cpp.
+fuzz_targets := $(filter-out fuzz make_seeds,$(patsubst tests/fuzz/%.cpp,%,$(wildcard tests/fuzz/*.cpp)))
+fuzz_sources := $(filter-out data/story_%,$(wildcard engine/core/*.cpp engine/io/*.cpp data/*.cpp data/bpe/*.cpp)) engine/kernels/kernel.cpp \
+  model/config.cpp model/hf_config.cpp model/hf_config_keys.cpp tools/common/cli.cpp tools/common/config_file.cpp \
+  tools/common/option_state.cpp tools/common/run_tool.cpp tests/fuzz/fuzz.cpp
+fuzz_base := build/fuzz
+fuzz_objects := $(fuzz_sources:%.cpp=$(fuzz_base)/objects/%.o)
+fuzz_flags := -std=c++20 -O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all \
+  -Wno-unknown-pragmas -I. $(dependency_flags)
+.PHONY: fuzz fuzz-programs
+fuzz:
+	@$(MAKE) CXX='$(or $(FUZZ_CXX),clang++)' CUDA=0 fuzz-programs
+	@TARGETS='$(or $(TARGETS),$(fuzz_targets))' $(scripts)/fuzz.sh
+fuzz-programs: $(fuzz_targets:%=$(fuzz_base)/%) $(fuzz_base)/make_seeds
+$(fuzz_base)/objects/%.o: %.cpp
+	$(call say,CXX,$<)
+	@mkdir -p $(@D)
+	$(quiet)$(CXX) $(fuzz_flags) -fsanitize=fuzzer-no-link -MMD -MP -c $< -o $@
+$(fuzz_base)/%: $(fuzz_base)/objects/tests/fuzz/%.o $(fuzz_objects)
+	$(call say,LINK,$@)
+	$(quiet)$(CXX) $(fuzz_flags) $(if $(filter %/make_seeds,$@),,-fsanitize=fuzzer) $^ $(link_libraries) -o $@
+
 .PHONY: lint format
 lint: check-build
 	@third_party/install.sh lint
@@ -213,4 +243,4 @@ clean:
 help:
 	@sed -n 's/^#: \{0,1\}//p; s/^#:$$//p' Makefile
 
--include $(shell find $(objects) -name '*.d' 2>/dev/null)
+-include $(shell find $(objects) $(fuzz_base)/objects -name '*.d' 2>/dev/null)

@@ -2,6 +2,7 @@
 
 #include <zstd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -75,14 +76,17 @@ size_t ByteStream::read(char* out, size_t size) {
   return output.pos;
 }
 
-std::string read_all(const std::string& path) {
+std::string read_all(const std::string& path, uint64_t max_bytes) {
   ByteStream stream(path);
   std::string text;
-  constexpr size_t kBlock = size_t{1} << 20;
+  constexpr size_t kBlock = size_t{1} << 14;
   for (size_t size = 0;;) {
-    text.resize(size + kBlock);
-    const size_t read = stream.read(text.data() + size, kBlock);
+    // Room that grows with what was there, not with what a file may hold.
+    const size_t room = std::max(kBlock, size);
+    text.resize(size + room);
+    const size_t read = stream.read(text.data() + size, room);
     text.resize(size += read);
+    require_usage(size <= max_bytes, "{}: too large; got more than {} bytes", stream.name(), max_bytes);
     if (read == 0) return text;
   }
 }

@@ -33,8 +33,11 @@ class ByteStream {
   uint64_t consumed_ = 0;
 };
 
-// All of it. UsageError where it cannot be opened.
-std::string read_all(const std::string& path);
+// All of it, uncompressed. UsageError where it cannot be opened or is larger than `max_bytes`.
+std::string read_all(const std::string& path, uint64_t max_bytes);
+// Limits for callers: a text that becomes ids, and a prompt or a JSON text, which take many times their size.
+inline constexpr uint64_t kMaxTextBytes = uint64_t{1} << 32;
+inline constexpr uint64_t kMaxSmallTextBytes = uint64_t{1} << 28;
 
 bool has_suffix(const std::string& name, const std::string& suffix);
 // The absolute form of a path, for messages.

@@ -7,13 +7,14 @@
 
 #include "data/byte_stream.h"
 #include "engine/core/error.h"
+#include "engine/io/json_text.h"
 
 namespace fs = std::filesystem;
 
 namespace taper {
 namespace {
 
-constexpr size_t kBlockBytes = size_t{1} << 18;
+constexpr size_t kBlockBytes = size_t{1} << 16;
 constexpr size_t kPieceBytes = size_t{1} << 20;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
@@ -132,23 +133,11 @@ class DocumentCutter {
   bool has_open_document_ = false;
 };
 
-std::string json_reason(const nlohmann::json::exception& e) {
-  // The library's text starts with a tag and a position in the line as if it were a file.
-  std::string text = e.what();
-  const size_t detail = text.find(": ");
-  return detail == std::string::npos ? text : text.substr(detail + 2);
-}
-
 // One line of a .jsonl file. The field's text is a document; markers inside it end documents too.
 void add_json_record(std::string_view line, const std::string& name, uint64_t number, const CorpusOptions& options,
                      DocumentCutter& cutter) {
   if (std::all_of(line.begin(), line.end(), is_ascii_space)) return;
-  nlohmann::json record;
-  try {
-    record = nlohmann::json::parse(line);
-  } catch (const nlohmann::json::exception& e) {
-    fail("{}, line {}: not valid JSON: {}", name, number, json_reason(e));
-  }
+  const nlohmann::json record = parse_json(line, fmt::format("{}, line {}", name, number));
   require(record.is_object(), "{}, line {}: wrong JSON type; got {}, want one object a line", name, number,
           record.type_name());
   const auto field = record.find(options.json_field);

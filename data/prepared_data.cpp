@@ -21,9 +21,13 @@ nlohmann::json to_json(const PreparedSplit& split) {
   return {{"tokens", split.tokens}, {"documents", split.documents}, {"shards", split.shards}};
 }
 
-PreparedSplit split_from_json(const nlohmann::json& json) {
-  return {json.at("tokens").get<uint64_t>(), json.at("documents").get<uint64_t>(),
-          json.at("shards").get<std::vector<std::string>>()};
+PreparedSplit split_from_json(const nlohmann::json& json, const std::string& path) {
+  PreparedSplit split{json.at("tokens").get<uint64_t>(), json.at("documents").get<uint64_t>(),
+                      json.at("shards").get<std::vector<std::string>>()};
+  for (const std::string& shard : split.shards) {
+    require_usage(is_plain_name(shard), "{}: shard {} lies outside the folder; want a plain name", path, shown(shard));
+  }
+  return split;
 }
 
 std::string manifest_path(const std::string& folder) {
@@ -37,8 +41,6 @@ TokenDataset open_split(const std::string& folder, const char* side, PreparedSpl
                 full_path(folder), side);
   std::vector<std::string> paths;
   for (const std::string& shard : split.shards) {
-    require_usage(shard.find('/') == std::string::npos, "{}: shard '{}' lies outside the folder", manifest_path(folder),
-                  shard);
     paths.push_back((std::filesystem::path(folder) / shard).string());
   }
   TokenDataset data(folder + " (" + side + ")", paths);
@@ -100,8 +102,8 @@ PreparedManifest PreparedManifest::read(const std::string& folder) {
     PreparedManifest manifest;
     manifest.info = {json.at("vocabulary_size").get<uint64_t>(),
                      std::stoull(json.at("tokenizer_hash").get<std::string>(), nullptr, 16)};
-    manifest.train = split_from_json(json.at("train"));
-    manifest.valid = split_from_json(json.at("valid"));
+    manifest.train = split_from_json(json.at("train"), path);
+    manifest.valid = split_from_json(json.at("valid"), path);
     manifest.text_bytes = json.at("text_bytes").get<uint64_t>();
     manifest.sources = json.at("sources").get<std::vector<std::string>>();
     manifest.split = json.at("split").get<std::string>();

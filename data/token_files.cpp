@@ -12,7 +12,7 @@ namespace taper {
 namespace {
 
 constexpr size_t kHeaderBytes = 256 * sizeof(int32_t);
-constexpr size_t kBlockBytes = size_t{1} << 20;
+constexpr size_t kBlockBytes = size_t{1} << 16;
 
 struct Layout {
   size_t header_bytes;

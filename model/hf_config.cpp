@@ -10,6 +10,7 @@
 #include "engine/core/error.h"
 #include "engine/io/json_text.h"
 #include "model/hf_config_keys.h"
+#include "model/parameter.h"
 
 namespace taper {
 namespace {
@@ -242,6 +243,12 @@ void write_llama(Json& json, const HfConfig& config) {
 }
 
 }  // namespace
+
+const char* to_string(HfClass hf_class) {
+  return hf_class == HfClass::gpt2       ? "GPT2LMHeadModel"
+         : hf_class == HfClass::imagegpt ? "ImageGPTForCausalImageModeling"
+                                         : "LlamaForCausalLM";
+}
 
 std::string model_type_of(std::string_view text, std::string_view source) {
   const Json json = parse(text, source);

@@ -9,7 +9,7 @@
 
 #include "engine/io/safetensors.h"
 #include "model/config.h"
-#include "model/hf_tensors.h"
+#include "model/hf_class.h"
 
 namespace taper {
 

@@ -1,7 +1,5 @@
 #include "model/hf_export.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -14,6 +12,7 @@
 #include "engine/core/random.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/float16.h"
+#include "engine/io/staged_output.h"
 #include "model/fold.h"
 #include "model/gguf_model.h"
 #include "model/hf_custom.h"
@@ -24,45 +23,6 @@ namespace taper {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A folder or file under a temporary name, put in its place by commit(), gone otherwise.
-class Staging {
- public:
-  explicit Staging(const fs::path& output) : output_(fs::absolute(output).lexically_normal()) {
-    if (!output_.has_filename()) output_ = output_.parent_path();
-    std::error_code error;
-    const bool is_free = !fs::exists(output_) || (fs::is_directory(output_, error) && fs::is_empty(output_, error));
-    require_usage(is_free, "--output: {} is there already; want a new name or an empty folder", output_.string());
-    fs::create_directories(output_.parent_path(), error);
-    require(fs::is_directory(output_.parent_path()), "{}: cannot make this folder: {}", output_.parent_path().string(),
-            error.message());
-    path_ = output_.parent_path() / fmt::format(".{}.{}.partial", output_.filename().string(), ::getpid());
-    fs::remove_all(path_, error);
-  }
-  ~Staging() {
-    std::error_code error;
-    fs::remove_all(path_, error);
-  }
-  Staging(const Staging&) = delete;
-  Staging& operator=(const Staging&) = delete;
-
-  const fs::path& path() const { return path_; }
-  void make_folder() const {
-    std::error_code error;
-    fs::create_directories(path_, error);
-    require(!error, "{}: cannot make this folder: {}", path_.string(), error.message());
-  }
-  void commit() const {
-    std::error_code error;
-    if (fs::is_directory(output_, error) && !fs::is_directory(path_, error)) fs::remove(output_, error);
-    fs::rename(path_, output_, error);
-    require(!error, "{}: cannot be put in its place: {}", output_.string(), error.message());
-    sync_folder(output_.parent_path());
-  }
-
- private:
-  fs::path output_, path_;
-};
 
 float rounded(float value, StoredDtype stored) {
   if (stored == StoredDtype::f16) return float16_to_float(float_to_float16(value));
@@ -185,7 +145,7 @@ ExportResult write_stock(const Transformer& source, const StockForm& form, const
   const std::vector<HfTensor> tensors = hf_tensors(model, form.hf_class);
   for (const HfTensor& tensor : tensors) check_values(tensor.name, tensor.part, options.stored);
   ExportResult result{form.how, std::ssize(tensors), 0, 0};
-  const Staging staging(output);
+  StagedOutput staging(output);
   staging.make_folder();
   {
     std::vector<std::pair<std::string, Tensor>> stored;
@@ -219,7 +179,7 @@ ExportResult write_custom(const Transformer& model, const LogitCheck& check, con
                           const ExportOptions& options) {
   for (const Parameter& p : model.parameters()) check_values(p.name, p.master, options.stored);
   ExportResult result{"TaperForCausalLM, a class of its own (trust_remote_code)", std::ssize(model.parameters()), 0, 0};
-  const Staging staging(output);
+  StagedOutput staging(output);
   staging.make_folder();
   save_custom_model(model, staging.path(), options.stored, options.bos_id, options.eos_id);
   HfConfig ids;
@@ -296,7 +256,7 @@ ExportResult export_gguf(const Transformer& model, const fs::path& output, const
   for (const GgufTensor& tensor : tensors) check_values(tensor.name, tensor.values, tensor.stored);
   const char* arch = form->hf_class == HfClass::llama ? "llama" : "gpt2";
   ExportResult result{fmt::format("GGUF {} ({})", arch, form->how), std::ssize(tensors), 0, 0};
-  const Staging staging(output);
+  StagedOutput staging(output);
   write_gguf(staging.path(), gguf_metadata(stock.config(), form->hf_class, gguf), tensors);
   const GgufFile file = GgufFile::open(staging.path());
   for (const GgufTensor& tensor : tensors)
@@ -313,7 +273,7 @@ ExportResult export_native(const Transformer& model, const fs::path& output, con
   for (const Parameter& p : model.parameters()) check_values(p.name, p.master, options.stored);
   ExportResult result{"taper", std::ssize(model.parameters()), 0, 0};
   const LogitCheck check(model);
-  const Staging staging(output);
+  StagedOutput staging(output);
   save_model(model, staging.path(), options.stored);
   save_tokenizer(options, staging.path(), model.config());
   const Transformer read_back = load_model(staging.path());

@@ -103,12 +103,6 @@ bool split_block_name(std::string_view name, std::string_view& index, std::strin
 
 }  // namespace
 
-const char* to_string(HfClass hf_class) {
-  return hf_class == HfClass::gpt2       ? "GPT2LMHeadModel"
-         : hf_class == HfClass::imagegpt ? "ImageGPTForCausalImageModeling"
-                                         : "LlamaForCausalLM";
-}
-
 std::vector<int64_t> HfTensor::hf_shape() const {
   const Shape& shape = part.shape();
   std::vector<int64_t> sizes(shape.dims, shape.dims + shape.rank);

@@ -7,17 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "model/hf_class.h"
 #include "model/transformer.h"
 
 namespace taper {
-
-enum class HfClass : uint8_t {
-  gpt2,      // LayerNorm, biases, learned positions, plain MLP
-  imagegpt,  // the same with RMSNorm and an unembedding of its own
-  llama,     // RMSNorm, rotary positions, gated MLP, grouped queries
-};
-
-const char* to_string(HfClass hf_class);  // "GPT2LMHeadModel", ...
 
 // The class whose function is this model's, removed norms aside; none where no class has it, with the reason in
 // `why_not`.

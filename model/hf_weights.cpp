@@ -42,10 +42,8 @@ std::map<std::string, std::string> read_index(const fs::path& path) {
     require_usage(value.is_string(), "{}: tensor {}: got {}, want the name of a file", file, quoted_name(name),
                   value.type_name());
     const auto shard = value.get<std::string>();
-    const bool is_inside = !shard.empty() && shard.find_first_of("/\\") == std::string::npos && shard != "." &&
-                           shard != ".." && shard.find('\0') == std::string::npos;
-    require_usage(is_inside, "{}: tensor {}: its file lies outside the folder; got {}, want a plain name", file,
-                  quoted_name(name), quoted_name(shard));
+    require_usage(is_plain_name(shard), "{}: tensor {}: its file lies outside the folder; got {}, want a plain name",
+                  file, quoted_name(name), quoted_name(shard));
     map.emplace(name, shard);
   }
   return map;

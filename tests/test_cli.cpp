@@ -188,6 +188,8 @@ TEST_CASE("cli: faults in the configuration file are placed by line and column")
   }
   CHECK(refusal({"--config", "/nowhere/c.json"}) == "--config: /nowhere/c.json cannot be read");
   CHECK(refusal({"--config", "/"}) == "--config: / cannot be read");
+  CHECK(config_refusal(std::string(2'000'000, ' ')).find("too large; got more than 1048576 bytes") !=
+        std::string::npos);
 }
 
 TEST_CASE("cli: help names defaults and units on stdout and leaves with 0") {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "data/byte_stream.h"
 #include "data/corpus.h"
 #include "engine/core/error.h"
 #include "tests/support/temp_dir.h"
@@ -119,6 +120,18 @@ TEST_CASE("corpus: a run without a place to cut is held to the limit") {
                  "b.jsonl, line 1: a record is too long"));
 }
 
+TEST_CASE("byte stream: a whole file is held to its limit, compressed or not") {
+  const test::TempDir scratch;
+  const std::string text(1'000'000, 'a');
+  for (const std::string& path :
+       {scratch.write("a.txt", text).string(), scratch.write("a.zst", compressed(text)).string()}) {
+    CAPTURE(path);
+    CHECK(read_all(path, text.size()) == text);
+    CHECK_THROWS_WITH_AS(read_all(path, text.size() - 1), doctest::Contains("too large; got more than 999999 bytes"),
+                         UsageError);
+  }
+}
+
 TEST_CASE("corpus: JSON lines") {
   const test::TempDir scratch;
   const std::string path = scratch.write(
@@ -135,7 +148,7 @@ TEST_CASE("corpus: JSON lines") {
                  "d.jsonl, line 3: not valid JSON"));
   CHECK(contains(error_of({scratch.write("e.jsonl", "{\"text\":\"\xE6\xAD\"}")}), "line 1: not valid JSON"));
   CHECK(contains(error_of({scratch.write("f.jsonl", "[\"text\"]")}), "got array, want one object a line"));
-  CHECK(contains(error_of({scratch.write("g.jsonl", std::string(100'000, '['))}), "line 1: not valid JSON"));
+  CHECK(contains(error_of({scratch.write("g.jsonl", std::string(100'000, '['))}), "line 1: is nested too deeply"));
 }
 
 TEST_CASE("corpus: zstd files of text and JSON lines, in one or several frames") {

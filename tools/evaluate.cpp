@@ -49,7 +49,8 @@ std::vector<std::vector<int32_t>> parse_rows(const std::string& text, const std:
 }
 
 Json evaluate_ids(const Transformer& model, const Options& options) {
-  const auto rows = parse_rows(read_all(options.ids), name_of(options.ids), model.config().vocab_size);
+  const auto rows =
+      parse_rows(read_all(options.ids, kMaxSmallTextBytes), name_of(options.ids), model.config().vocab_size);
   for (const auto& row : rows) {
     require_usage(row.size() <= static_cast<size_t>(model.config().context),
                   "ids: a row is too long for the model; got {} ids, want at most {}", row.size(),
@@ -84,7 +85,7 @@ Json evaluate_text(const Transformer& model, const fs::path& folder, const Optio
     return to_json(evaluate(model, gate, windows_of(data, context), tokenizer ? &*tokenizer : nullptr));
   }
   require_usage(own.has_value(), "model: {} has no tokenizer, which --input needs", folder.string());
-  const std::vector<int32_t> ids = own->encode(read_all(options.input), Special::kMarker);
+  const std::vector<int32_t> ids = own->encode(read_all(options.input, kMaxTextBytes), Special::kMarker);
   return to_json(evaluate(model, gate, windows_of(ids, name_of(options.input), context), &*own));
 }
 

@@ -91,7 +91,7 @@ std::vector<int32_t> parse_ids(const std::string& text, int64_t vocab_size) {
 std::vector<int32_t> encode_prompt(const Options& options, const std::optional<Tokenizer>& tokenizer,
                                    int64_t vocab_size) {
   if (options.has_ids) return parse_ids(options.ids, vocab_size);
-  const std::string text = options.has_prompt_file ? read_all(options.prompt_file) : options.prompt;
+  const std::string text = options.has_prompt_file ? read_all(options.prompt_file, kMaxSmallTextBytes) : options.prompt;
   std::vector<int32_t> ids = tokenizer->encode(text, options.is_special ? Special::kMarker : Special::kText);
   if (ids.empty()) {
     require_usage(tokenizer->end_of_text().has_value(),

@@ -27,6 +27,16 @@ Json parse_json(std::string_view text, std::string_view source) {
   }
 }
 
+// The same where a text that is no JSON is not worth an error: what is_discarded() then.
+template <class Json = nlohmann::json>
+Json try_parse_json(std::string_view text) {
+  try {
+    return parse_json<Json>(text, "");
+  } catch (const UsageError&) {
+    return Json(Json::value_t::discarded);
+  }
+}
+
 // Whatever a file holds, in a few words: the library's own dump() descends as deep as the value is nested, and throws
 // where a text is no UTF-8.
 template <class Json>

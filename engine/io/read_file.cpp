@@ -10,6 +10,7 @@
 #include "engine/core/error.h"
 
 namespace taper {
+
 std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes) {
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   require_usage(descriptor >= 0 || errno != ENOENT, "{}: no such file", path.string());
@@ -33,6 +34,10 @@ std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes
     done += static_cast<std::uint64_t>(n);
   }
   return content;
+}
+
+bool is_plain_name(std::string_view name) {
+  return !name.empty() && name != "." && name != ".." && name.find_first_of(std::string_view("/\\\0", 3)) == name.npos;
 }
 
 }  // namespace taper

@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <fstream>
 #include <iterator>
+#include <system_error>
 
+#include "data/byte_stream.h"
 #include "engine/core/error.h"
 
 namespace taper {
@@ -142,10 +143,11 @@ class Reader : public nlohmann::json_sax<json> {
 }  // namespace
 
 std::vector<ConfigEntry> read_config_file(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  const bool is_readable = file.good() && !std::filesystem::is_directory(path);
-  require_usage(is_readable, "--config: {} cannot be read", std::filesystem::absolute(path).string());
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  constexpr uint64_t kMaxBytes = 1 << 20;
+  std::error_code error;
+  const bool is_readable = std::filesystem::exists(path, error) && !std::filesystem::is_directory(path, error);
+  require_usage(is_readable, "--config: {} cannot be read", std::filesystem::absolute(path, error).string());
+  const std::string text = read_all(path.string(), kMaxBytes);
   return Reader(path.string(), text).read();
 }
 

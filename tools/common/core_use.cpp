@@ -10,6 +10,7 @@
 #include "engine/core/interrupt.h"
 #include "engine/core/parallel.h"
 #include "engine/io/atomic_file.h"
+#include "engine/io/json_text.h"
 #include "engine/io/read_file.h"
 #include "model/model_folder.h"
 #include "tools/common/child_process.h"
@@ -57,7 +58,7 @@ Speed measure(const std::vector<std::string>& arguments, int processes, int thre
     while (!(code = children[i].poll()) && !stop_requested())
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     if (stop_requested()) return {};
-    const Json result = Json::parse(*code == 0 ? read_file(files[i], 1 << 16) : "", nullptr, false);
+    const Json result = try_parse_json<Json>(*code == 0 ? read_file(files[i], 1 << 16) : "");
     require(result.is_object(), "plan: the speed of its runs cannot be measured; see {}",
             (folder / "speed.txt").string());
     sum.tokens_per_s += result["tokens_per_s"].get<double>();
@@ -132,7 +133,7 @@ std::string shape_of(const PlannedRun& run) {
 
 CoreUses::CoreUses(const fs::path& folder) : folder_(folder), uses_(Json::object()) {
   if (!fs::exists(folder / kFile)) return;
-  uses_ = Json::parse(read_file(folder / kFile, 1 << 20), nullptr, false);
+  uses_ = try_parse_json<Json>(read_file(folder / kFile, 1 << 20));
   const auto is_count = [](const Json& use, const char* key) {
     return use.contains(key) && use[key].is_number_integer() && use[key] > 0;
   };

@@ -40,7 +40,7 @@ Scale scale_from_json(const Json& json) {
 
 Json read_record(const fs::path& output) {
   const fs::path file = output / kExperimentFile;
-  Json json = Json::parse(read_file(file, kMaxRecordBytes), nullptr, false);
+  Json json = try_parse_json<Json>(read_file(file, kMaxRecordBytes));
   require(json.is_object() && json.contains("settings") && json["settings"].is_object() && json.contains("scale") &&
               json.contains("scale_table"),
           "{}: is damaged; --overwrite begins anew", file.string());

@@ -41,7 +41,7 @@ void check_options(const Json& options, const std::string& place) {
 }
 
 PlannedRun parse_run(const std::string& text, const std::string& place, const std::vector<PlannedRun>& earlier) {
-  const Json line = Json::parse(text, nullptr, false);
+  const Json line = try_parse_json<Json>(text);
   require_usage(line.is_object(), "{}: want a JSON object of one run", place);
   for (const auto& [key, value] : line.items()) {
     require_usage(key == "name" || key == "program" || key == "options" || key == "after",

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "engine/core/error.h"
+#include "engine/io/json_text.h"
 #include "engine/io/read_file.h"
 #include "tools/common/html.h"
 #include "tools/common/plot.h"
@@ -44,7 +45,7 @@ struct BenchmarkTable {
 };
 
 BenchmarkTable read_benchmark(const fs::path& file) {
-  const Json json = Json::parse(read_file(file, kMaxJsonBytes), nullptr, false);
+  const Json json = try_parse_json<Json>(read_file(file, kMaxJsonBytes));
   const bool is_list = json.is_array();
   BenchmarkTable result(file);
   result.table.columns = {"plan", "median", "least", "greatest", "ratio to normed"};

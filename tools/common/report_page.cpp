@@ -47,7 +47,7 @@ constexpr PlottedKey kPlottedKeys[] = {
 };
 
 Json read_json(const fs::path& file) {
-  Json json = Json::parse(read_file(file, kMaxJsonBytes), nullptr, false);
+  Json json = try_parse_json<Json>(read_file(file, kMaxJsonBytes));
   require(!json.is_discarded(), "{}: is damaged; want JSON", file.string());
   return json;
 }
@@ -106,7 +106,7 @@ void ReportInputs::add(const fs::path& path) {
   } else if (fs::exists(path / "metrics.jsonl")) {
     runs.push_back(path);
   } else if (fs::is_regular_file(path)) {
-    const Json json = Json::parse(read_file(path, kMaxJsonBytes), nullptr, false);
+    const Json json = try_parse_json<Json>(read_file(path, kMaxJsonBytes));
     const Json& first = json.is_array() && !json.empty() ? json[0] : json;
     require_usage(first.is_object() && first.contains("ratios"),
                   "{}: is no result of decode-bench --json or last-token-bench --json", path.string());

@@ -8,7 +8,6 @@
 #include "tools/common/live_page.h"
 #include "tools/common/run_settings.h"
 #include "tools/common/run_tool.h"
-#include "train/checkpoint.h"
 
 namespace taper {
 namespace {
@@ -60,7 +59,10 @@ void RunFlags::declare(Cli& cli) {
       .unit("tokens")
       .at_least(0);
   cli.option("--save-every", save_every, "between checkpoints; 0: at the end alone").unit("steps").at_least(0);
-  cli.option("--keep-last", keep_checkpoints, "checkpoints to keep").at_least(1);
+  cli.option("--keep-last", keeping.last, "newest checkpoints to keep").at_least(1);
+  cli.option("--keep-every", keeping.every, "keep those of every so many steps as well; 0: no others")
+      .unit("steps")
+      .at_least(0);
   declare_sample_options(cli, samples);
   cli.option("--live", live_port, "port of a page on this machine that shows the run")
       .value_name("PORT")
@@ -83,15 +85,17 @@ RunOptions RunFlags::run_options(const std::string& program, const CommonOptions
   run.evaluate_every = evaluate_every;
   run.evaluate_tokens = evaluate_tokens;
   run.save_every = save_every;
-  run.keep_checkpoints = keep_checkpoints;
+  run.keeping = keeping;
   run.resumes = resumes;
   run.is_quiet = common.quiet;
   run.resume_hint = fmt::format("{} --config {} --resume", program, (run.folder / kRunSettingsFile).string());
   return run;
 }
 
-void RunFlags::prepare_folder() const {
-  prepare_run_folder(output, resumes ? OutputUse::resume : overwrites ? OutputUse::overwrite : OutputUse::refuse);
+FolderLock RunFlags::prepare_folder() const {
+  return prepare_run_folder(output, resumes      ? OutputUse::resume
+                                    : overwrites ? OutputUse::overwrite
+                                                 : OutputUse::refuse);
 }
 
 OpenedData::OpenedData(const std::string& folder)
@@ -107,7 +111,7 @@ void OpenedData::check_windows(int64_t context, uint64_t seed) const {
 }
 
 Transformer load_resumed_model(const std::string& folder, Precision precision) {
-  const auto checkpoint = newest_checkpoint(folder, [](const std::string&) {});
+  const auto checkpoint = newest_checkpoint(folder, print_message);
   require_usage(checkpoint.has_value(), "resume: {} has no whole checkpoint", folder);
   return load_model(*checkpoint, precision);
 }

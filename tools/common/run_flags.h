@@ -21,7 +21,7 @@ struct RunFlags {
   int64_t evaluate_every = 250;
   int64_t evaluate_tokens = 65536;
   int64_t save_every = 250;
-  int64_t keep_checkpoints = 2;
+  CheckpointKeeping keeping;
   bool resumes = false;
   bool overwrites = false;
   int live_port = 0;  // 0: no page
@@ -33,7 +33,7 @@ struct RunFlags {
   // a whole number of windows.
   RunOptions run_options(const std::string& program, const CommonOptions& common, int64_t context) const;
   // prepare_run_folder() as the flags say.
-  void prepare_folder() const;
+  [[nodiscard]] FolderLock prepare_folder() const;
 };
 
 // A prepared folder, opened.
@@ -47,7 +47,7 @@ struct OpenedData {
   void check_windows(int64_t context, uint64_t seed) const;
 };
 
-// The model of the newest checkpoint in `folder`.
+// The model of the newest checkpoint in `folder` that is whole; damaged ones are named before that.
 Transformer load_resumed_model(const std::string& folder, Precision precision);
 
 // Runs, between the plan on stderr and the summary; `more` may add keys to the summary, which goes to summary.json and

@@ -15,6 +15,7 @@
 #include "engine/core/error.h"
 #include "engine/core/interrupt.h"
 #include "engine/core/parallel.h"
+#include "engine/io/folder_lock.h"
 #include "engine/io/json_text.h"
 #include "engine/io/read_file.h"
 #include "model/model_folder.h"
@@ -35,25 +36,8 @@ constexpr uint64_t kMaxJsonBytes = 1 << 20;
 constexpr auto kPollTime = std::chrono::milliseconds(50);
 constexpr auto kReportTime = std::chrono::seconds(15);
 
-// Held by this process and its children: a plan is not begun a second time while a run of the first still saves.
-class FolderLock {
- public:
-  explicit FolderLock(const fs::path& folder) : descriptor_(open((folder / ".lock").c_str(), O_RDWR | O_CREAT, 0644)) {
-    require_usage(descriptor_ >= 0, "output: {} cannot be written", folder.string());
-    const bool is_ours = flock(descriptor_, LOCK_EX | LOCK_NB) == 0;
-    if (!is_ours) close(descriptor_);
-    require_usage(is_ours, "output: a plan is being run in {} already; wait for it or stop it", folder.string());
-  }
-  ~FolderLock() { close(descriptor_); }
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
-
- private:
-  int descriptor_;
-};
-
 Json read_json(const fs::path& file) {
-  return fs::exists(file) ? Json::parse(read_file(file, kMaxJsonBytes), nullptr, false) : Json();
+  return fs::exists(file) ? try_parse_json<Json>(read_file(file, kMaxJsonBytes)) : Json();
 }
 
 void check_finished_run(const PlannedRun& run, const fs::path& folder) {
@@ -81,7 +65,7 @@ int64_t steps_done(const fs::path& folder) {
   file.seekg(std::max<std::streamoff>(0, std::streamoff(file.tellg()) - kTail));
   int64_t steps = 0;
   for (std::string line; std::getline(file, line);) {
-    const Json json = Json::parse(line, nullptr, false);
+    const Json json = try_parse_json<Json>(line);
     if (json.is_object() && json.contains("step") && json["step"].is_number_integer()) {
       steps = json["step"].get<int64_t>() + (json.contains("loss") ? 1 : 0);
     }
@@ -291,6 +275,7 @@ PlanResult run_plan(const std::vector<PlannedRun>& runs, const PlanOptions& opti
   fs::create_directories(options.output, error);
   require_usage(fs::is_directory(options.output), "output: {} cannot be made: {}", options.output.string(),
                 error ? error.message() : "it is a file");
+  // Its children hold it too: a plan is not begun a second time while a run of the first still saves.
   const FolderLock lock(options.output);
   return PlanRunner(runs, options).run();
 }

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "engine/core/error.h"
+#include "engine/io/json_text.h"
 #include "engine/io/read_file.h"
 #include "tools/common/run_settings.h"
 
@@ -22,7 +23,7 @@ constexpr uint64_t kMaxMetricsBytes = uint64_t{4} << 30;
 
 Json read_object(const fs::path& file) {
   if (!fs::exists(file)) return {};
-  Json json = Json::parse(read_file(file, kMaxJsonBytes), nullptr, false);
+  Json json = try_parse_json<Json>(read_file(file, kMaxJsonBytes));
   require(json.is_object(), "{}: is damaged; want a JSON object", file.string());
   return json;
 }
@@ -48,7 +49,7 @@ RunResults::RunResults(const fs::path& folder)
       settings_(read_object(folder / kRunSettingsFile)) {
   std::istringstream file(read_file(folder / "metrics.jsonl", kMaxMetricsBytes));
   for (std::string line; std::getline(file, line);) {
-    Json json = Json::parse(line, nullptr, false);
+    Json json = try_parse_json<Json>(line);
     // The last line of a run that was killed may be half a line.
     if (json.is_object() && json.contains("step") && json["step"].is_number()) lines_.push_back(std::move(json));
   }

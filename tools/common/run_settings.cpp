@@ -31,7 +31,7 @@ std::string text_of(const Json& settings, const std::string& key) {
 
 void require_same_settings(const std::filesystem::path& run, const std::string& settings) {
   const std::filesystem::path file = run / kRunSettingsFile;
-  const Json begun = Json::parse(read_file(file, kMaxSettingsBytes), nullptr, false);
+  const Json begun = try_parse_json<Json>(read_file(file, kMaxSettingsBytes));
   require_usage(begun.is_object(), "resume: {} is damaged; want a JSON object", file.string());
   const Json now = Json::parse(settings);
   const auto compare = [&](const Json& keys) {
