@@ -10,6 +10,8 @@ git ls-files --cached --others --exclude-standard '*.h' '*.cpp' '*.cu' '*.cuh' |
 echo "lint: house rules" >&2
 tools/scripts/house_rules.sh || failed=1
 
+tools/scripts/check_reported_faults.sh || failed=1
+
 if [ "${TIDY:-changed}" = all ]; then
   files=$(git ls-files '*.cpp')
 else
