@@ -14,7 +14,7 @@
 #include "engine/core/interrupt.h"
 #include "engine/core/parallel.h"
 #include "engine/core/random.h"
-#include "engine/io/atomic_file.h"
+#include "engine/io/staged_output.h"
 
 namespace fs = std::filesystem;
 
@@ -28,43 +28,10 @@ constexpr size_t kGroupsPerThread = 8;
 // Thrown through the readers when the user asks to stop.
 struct Stopped {};
 
-// The folder under its temporary name, removed unless it was published.
-class PartialFolder {
- public:
-  explicit PartialFolder(const std::string& output) : output_(fs::path(output) / "") {
-    output_ = output_.parent_path();
-    std::error_code error;
-    require_usage(!output.empty(), "output: no folder named");
-    require_usage(!fs::exists(output_, error) || (fs::is_directory(output_, error) && fs::is_empty(output_, error)),
-                  "{}: the output folder is in use; name another, or remove it first", full_path(output_.string()));
-    path_ = output_.string() + ".partial";
-    fs::remove_all(path_, error);  // left by a run that was cut off
-    fs::create_directories(path_, error);
-    require(!error, "{}: the folder cannot be made: {}", full_path(path_.string()), error.message());
-  }
-  ~PartialFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
-  std::string path() const { return path_.string(); }
-  void publish() {
-    sync_folder(path_);
-    std::error_code error;
-    fs::rename(path_, output_, error);
-    require(!error, "{}: cannot be renamed to {}: {}", path_.string(), output_.string(), error.message());
-    path_.clear();
-    sync_folder(fs::absolute(output_).parent_path());
-  }
-
- private:
-  fs::path output_, path_;
-};
-
 // A sequence of tokens with the ends of its documents, spread over shards PREFIX-00000.bin and so on.
 class TokenSequence {
  public:
-  TokenSequence(const PartialFolder& folder, std::string prefix, const ShardInfo& info)
+  TokenSequence(const fs::path& folder, std::string prefix, const ShardInfo& info)
       : folder_(folder), prefix_(std::move(prefix)), info_(info) {
     open_shard();
   }
@@ -97,7 +64,7 @@ class TokenSequence {
   void rename(const std::string& prefix) {
     for (std::string& shard : shards_) {
       const std::string renamed = prefix + shard.substr(prefix_.size());
-      fs::rename(folder_.file(shard), folder_.file(renamed));
+      fs::rename((folder_ / shard).string(), (folder_ / renamed).string());
       shard = renamed;
     }
     prefix_ = prefix;
@@ -112,10 +79,10 @@ class TokenSequence {
  private:
   void open_shard() {
     shards_.push_back(fmt::format("{}-{:05}.bin", prefix_, shards_.size()));
-    writer_ = std::make_unique<TokenShardWriter>(folder_.file(shards_.back()), info_);
+    writer_ = std::make_unique<TokenShardWriter>((folder_ / shards_.back()).string(), info_);
   }
 
-  const PartialFolder& folder_;
+  const fs::path& folder_;
   std::string prefix_;
   ShardInfo info_;
   std::vector<std::string> shards_;
@@ -203,7 +170,12 @@ class ParallelEncoder {
 class Preparation {
  public:
   Preparation(const Tokenizer& tokenizer, const PrepareOptions& options)
-      : tokenizer_(tokenizer), options_(options), marker_(marker_of(tokenizer)), folder_(options.output) {
+      : tokenizer_(tokenizer),
+        options_(options),
+        marker_(marker_of(tokenizer)),
+        output_(options.output),
+        folder_(output_.path()) {
+    output_.make_folder();
     manifest_.info = {static_cast<uint64_t>(tokenizer.vocab_size()), tokenizer_hash(tokenizer)};
   }
 
@@ -300,7 +272,7 @@ class Preparation {
   // Deals the documents out to training and validation.
   void hold_out(const TokenSequence& all, double fraction) {
     std::vector<std::string> paths;
-    for (const std::string& shard : all.shards()) paths.push_back(folder_.file(shard));
+    for (const std::string& shard : all.shards()) paths.push_back((folder_ / shard).string());
     const TokenDataset data(options_.output, paths);
     TokenSequence train(folder_, "train", manifest_.info);
     TokenSequence valid(folder_, "valid", manifest_.info);
@@ -356,16 +328,17 @@ class Preparation {
   }
 
   PreparedManifest finish() {
-    tokenizer_.save(folder_.path());
-    manifest_.write(folder_.path());
-    folder_.publish();
+    tokenizer_.save(folder_);
+    manifest_.write(folder_.string());
+    output_.commit();
     return manifest_;
   }
 
   const Tokenizer& tokenizer_;
   const PrepareOptions& options_;
   int32_t marker_;
-  PartialFolder folder_;
+  StagedOutput output_;
+  const fs::path& folder_;
   PreparedManifest manifest_;
 };
 

@@ -8,12 +8,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <utility>
 
 #include "data/byte_stream.h"
 #include "engine/core/error.h"
+#include "engine/io/atomic_file.h"
+#include "engine/io/checksum.h"
 
 namespace taper {
 namespace {
@@ -33,25 +34,6 @@ struct Header {
   uint64_t checksum;
 };
 static_assert(sizeof(Header) == kHeaderBytes);
-
-// FNV-1a with 64-bit words in place of bytes.
-class Checksum {
- public:
-  void add(const void* data, size_t bytes) {
-    const auto* p = static_cast<const unsigned char*>(data);
-    for (; bytes >= 8; p += 8, bytes -= 8) add_word(p, 8);
-    if (bytes > 0) add_word(p, bytes);
-  }
-  uint64_t value() const { return hash_; }
-
- private:
-  void add_word(const unsigned char* p, size_t bytes) {
-    uint64_t word = 0;
-    std::memcpy(&word, p, bytes);
-    hash_ = (hash_ ^ word) * 0x100000001B3u;
-  }
-  uint64_t hash_ = 0xCBF29CE484222325u;
-};
 
 uint64_t finish_checksum(Checksum checksum, const Header& header) {
   checksum.add(reinterpret_cast<const char*>(&header) + 8, 32);
@@ -73,44 +55,29 @@ uint64_t largest_id(const unsigned char* data, uint64_t count) {
 }  // namespace
 
 struct TokenShardWriter::Impl {
-  std::string path, temporary;
+  std::string path;
   ShardInfo info;
-  size_t token_bytes = 2;
-  std::FILE* file = nullptr;
+  size_t token_bytes;
+  AtomicFile file;
   Checksum checksum;
   std::vector<unsigned char> buffer;  // a multiple of 8 bytes goes into the checksum at a time
-  uint64_t bytes_written = 0;
 
-  ~Impl() {
-    if (file == nullptr) return;
-    std::fclose(file);
-    std::remove(temporary.c_str());
-  }
-
-  void write(const void* data, size_t bytes) {
-    const bool is_written = std::fwrite(data, 1, bytes, file) == bytes;
-    require(is_written, "{}: writing failed after {} bytes: {}", temporary, bytes_written, std::strerror(errno));
-    bytes_written += bytes;
+  Impl(const std::string& where, const ShardInfo& what)
+      : path(where), info(what), token_bytes(what.vocabulary_size <= kNarrowVocabulary ? 2 : 4), file(where) {
+    const std::array<char, kHeaderBytes> blank{};
+    file.write(blank.data(), blank.size());
   }
 
   void flush(size_t bytes) {
     if (bytes == 0) return;
     checksum.add(buffer.data(), bytes);
-    write(buffer.data(), bytes);
+    file.write(buffer.data(), bytes);
     buffer.erase(buffer.begin(), buffer.begin() + static_cast<std::ptrdiff_t>(bytes));
   }
 };
 
-TokenShardWriter::TokenShardWriter(std::string path, const ShardInfo& info) : impl_(std::make_unique<Impl>()) {
-  impl_->temporary = path + ".tmp";
-  impl_->path = std::move(path);
-  impl_->info = info;
-  impl_->token_bytes = info.vocabulary_size <= kNarrowVocabulary ? 2 : 4;
-  impl_->file = std::fopen(impl_->temporary.c_str(), "wb");
-  require(impl_->file != nullptr, "{}: cannot be written: {}", full_path(impl_->temporary), std::strerror(errno));
-  const std::array<char, kHeaderBytes> blank{};
-  impl_->write(blank.data(), blank.size());
-}
+TokenShardWriter::TokenShardWriter(const std::string& path, const ShardInfo& info)
+    : impl_(std::make_unique<Impl>(path, info)) {}
 
 TokenShardWriter::~TokenShardWriter() = default;
 
@@ -135,13 +102,8 @@ void TokenShardWriter::finish() {
       {}, kVersion, static_cast<uint32_t>(w.token_bytes), count_, w.info.vocabulary_size, w.info.tokenizer_hash, 0};
   std::memcpy(header.magic, kMagic, sizeof(header.magic));
   header.checksum = finish_checksum(w.checksum, header);
-  const bool is_on_disk = std::fseek(w.file, 0, SEEK_SET) == 0 &&
-                          std::fwrite(&header, 1, sizeof(header), w.file) == sizeof(header) &&
-                          std::fflush(w.file) == 0 && ::fsync(::fileno(w.file)) == 0;
-  require(is_on_disk, "{}: writing failed after {} bytes: {}", w.temporary, w.bytes_written, std::strerror(errno));
-  const bool is_renamed = std::rename(w.temporary.c_str(), w.path.c_str()) == 0;
-  require(is_renamed, "{}: cannot be renamed to {}: {}", w.temporary, w.path, std::strerror(errno));
-  std::fclose(std::exchange(w.file, nullptr));
+  w.file.rewrite_start(&header, sizeof(header));
+  w.file.commit();
 }
 
 TokenShard::TokenShard(const std::string& path) : path_(path) {

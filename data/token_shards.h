@@ -23,11 +23,11 @@ struct ShardInfo {
   uint64_t tokenizer_hash = 0;
 };
 
-// Writes to a temporary name beside `path`, and to `path` itself in finish(), after the data is on the disk. Without
-// finish() nothing is left behind.
+// The shard appears in finish(), whole and on the disk (engine/io/atomic_file.h). Without finish() nothing is left
+// behind.
 class TokenShardWriter {
  public:
-  TokenShardWriter(std::string path, const ShardInfo& info);
+  TokenShardWriter(const std::string& path, const ShardInfo& info);
   ~TokenShardWriter();
   TokenShardWriter(const TokenShardWriter&) = delete;
   TokenShardWriter& operator=(const TokenShardWriter&) = delete;

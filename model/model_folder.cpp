@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <set>
+#include <system_error>
 
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
@@ -23,18 +24,6 @@ constexpr const char* kWeightsFile = "model.safetensors";
 constexpr uint64_t kMaxConfigBytes = 1 << 20;
 
 bool is_model_folder(const fs::path& folder) { return fs::exists(folder / kConfigFile) && HfWeights::is_in(folder); }
-
-// "step-120" -> 120.
-std::optional<int64_t> step_of(const fs::path& folder) {
-  const std::string name = folder.filename().string();
-  constexpr std::string_view prefix = "step-";
-  if (name.compare(0, prefix.size(), prefix) != 0) return {};
-  int64_t step = 0;
-  const char* end = name.data() + name.size();
-  const auto [rest, error] = std::from_chars(name.data() + prefix.size(), end, step);
-  if (error != std::errc() || rest != end || step < 0) return {};
-  return step;
-}
 
 // The masters under the names and in the shapes of the file, sharing memory with the model.
 std::vector<std::pair<std::string, Tensor>> stored_tensors(const Transformer& model) {
@@ -99,15 +88,29 @@ Transformer load_native_model(const fs::path& place, Precision precision) {
 
 }  // namespace
 
+std::optional<int64_t> checkpoint_step(const fs::path& folder) {
+  const std::string name = folder.filename().string();
+  constexpr std::string_view prefix = "step-";
+  if (name.compare(0, prefix.size(), prefix) != 0) return {};
+  int64_t step = 0;
+  const char* end = name.data() + name.size();
+  const auto [rest, error] = std::from_chars(name.data() + prefix.size(), end, step);
+  if (error != std::errc() || rest != end || step < 0) return {};
+  return step;
+}
+
 std::vector<fs::path> complete_checkpoints(const fs::path& run) {
   std::vector<std::pair<int64_t, fs::path>> found;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(run, error)) {
-    const auto step = step_of(entry.path());
+    const auto step = checkpoint_step(entry.path());
     if (step && is_model_folder(entry.path()) && fs::exists(entry.path() / kCheckpointManifest)) {
       found.emplace_back(*step, entry.path());
     }
   }
+  // A folder that cannot be read is not one without checkpoints.
+  const bool is_absent = error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
+  require(!error || is_absent, "{}: cannot be read: {}", run.string(), error.message());
   std::sort(found.rbegin(), found.rend());
   std::vector<fs::path> folders;
   for (auto& entry : found) folders.push_back(std::move(entry.second));

@@ -19,7 +19,9 @@ std::filesystem::path find_model_folder(const std::filesystem::path& folder);
 
 // A checkpoint's folder counts once this file, written last, is there.
 inline constexpr const char* kCheckpointManifest = "training.json";
-// step-N with a manifest, greatest N first.
+// N of a folder named step-N; none for other names.
+std::optional<int64_t> checkpoint_step(const std::filesystem::path& folder);
+// step-N with a manifest, greatest N first. Error where the run's folder is there but cannot be read.
 std::vector<std::filesystem::path> complete_checkpoints(const std::filesystem::path& run);
 
 // Any model: takes what find_model_folder takes. Error that names the file and the tensor where one is missing,

@@ -1,8 +1,12 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include <cerrno>
 #include <limits>
+#include <sstream>
 
+#include "engine/core/error.h"
+#include "tests/support/faults.h"
 #include "tests/support/temp_dir.h"
 #include "train/metrics.h"
 
@@ -41,4 +45,35 @@ TEST_CASE("metrics: going on drops the lines of steps that will be done again, a
             "{\"step\":2,\"loss\":1}\n{\"step\":3,\"valid_loss\":1}\n{\"step\":3,\"lo");
   MetricsFile(run.path(), 2);
   CHECK(read_file(run / "metrics.jsonl") == "{\"step\":0,\"loss\":1}\n{\"step\":1,\"loss\":1}\n");
+}
+
+TEST_CASE("metrics: a full disk is said, its lines wait and come when there is room") {
+  const TempDir run;
+  MetricsFile file(run.path(), 0);
+  file.write(1, 0.5, {});
+  CHECK(file.problem().empty());
+  {
+    const PlantedFault full({Call::write, ENOSPC, true}, 1);
+    file.write(2, 0.5, {});
+    CHECK(file.problem().find("No space left") != std::string::npos);
+    file.write(3, 0.5, {});
+    CHECK_THROWS_WITH_AS(file.require_written(), doctest::Contains("metrics.jsonl: cannot be written"), Error);
+  }
+  file.write(4, 0.5, {});
+  CHECK(file.problem().empty());
+  file.require_written();
+  std::istringstream lines(read_file(run / "metrics.jsonl"));
+  int64_t step = 0;
+  for (std::string line; std::getline(lines, line);) CHECK(nlohmann::json::parse(line)["step"] == ++step);
+  CHECK(step == 4);
+}
+
+TEST_CASE("metrics: a file that cannot be read is an error, not an empty one") {
+  const TempDir run;
+  run.write("metrics.jsonl", "{\"step\":0}\n");
+  {
+    const PlantedFault unreadable({Call::read, EIO}, 1);
+    CHECK_THROWS_AS(MetricsFile(run.path(), 2), Error);
+  }
+  CHECK(read_file(run / "metrics.jsonl") == "{\"step\":0}\n");
 }

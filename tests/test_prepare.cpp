@@ -181,7 +181,7 @@ TEST_CASE("prepare: what cannot be prepared leaves nothing behind") {
     CHECK_FALSE(std::filesystem::exists(scratch / "out"));
     CHECK_FALSE(std::filesystem::exists(scratch / "out.partial"));
   };
-  refuses(options_for({text}, scratch / "used"), "the output folder is in use");
+  refuses(options_for({text}, scratch / "used"), "is there already");
   refuses(options_for({scratch / "absent"}, scratch / "out"), "no such file or folder");
   refuses(options_for({scratch.write("e.txt", "")}, scratch / "out"), "no text in");
   refuses(options_for({text, scratch.write("b.jsonl", "{}")}, scratch / "out"), "b.jsonl, line 1: no field 'text'");

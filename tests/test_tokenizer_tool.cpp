@@ -73,7 +73,7 @@ TEST_CASE("tokenizer tool: the same files from the same text, and from its lines
 TEST_CASE("tokenizer tool: too little text is a warning with both sizes, a size too small an error") {
   const TempDir folder;
   for (const auto& [text, size] : std::vector<std::pair<std::string, int>>{{"hello", 261}, {"", 257}, {"H", 257}}) {
-    const ProcessResult result = train(folder, text, "10000");
+    const ProcessResult result = train(folder, text, "10000", "of-" + std::to_string(text.size()));
     CHECK(result.exit_code == 0);
     CHECK(json::parse(result.out)["vocab_size"] == size);
     CHECK(contains(result.err, "got " + std::to_string(size) + " tokens, asked for 10000"));
@@ -92,7 +92,8 @@ TEST_CASE("tokenizer tool: JSON lines, a limit on the text, several inputs") {
                                     "--output", output, "--json"});
   REQUIRE(result.exit_code == 0);
   CHECK(json::parse(result.out)["words"] == 4);
-  result = tokenizer({"train", "--input", lines, "--field", "story", "--max-bytes", "3", "--output", output, "--json"});
+  result = tokenizer(
+      {"train", "--input", lines, "--field", "story", "--max-bytes", "3", "--output", output + "-short", "--json"});
   REQUIRE(result.exit_code == 0);
   CHECK(json::parse(result.out)["words"] == 2);
 }
@@ -110,7 +111,7 @@ TEST_CASE("tokenizer tool: wrong use is exit 2, a failure exit 1, each with one 
   };
   check_error(tokenizer({"encode", "--tokenizer", (folder / "none").string()}), 2, "none: no such file");
   check_error(tokenizer({"encode", "--tokenizer", tokens, "--input", (folder / "none").string()}), 2, "none");
-  check_error(tokenizer({"train", "--input", (folder / "none").string(), "--output", tokens}), 2, "none");
+  check_error(tokenizer({"train", "--input", (folder / "none").string(), "--output", tokens + "-new"}), 2, "none");
   check_error(tokenizer({"decode", "--tokenizer", tokens}, "[1, 258]"), 2, "element 1: not an id of this tokenizer");
   check_error(tokenizer({"decode", "--tokenizer", tokens}, "[1.5]"), 2, "got 1.5");
   check_error(tokenizer({"decode", "--tokenizer", tokens}, "[[1]]"), 2, "got [1]");
@@ -119,5 +120,5 @@ TEST_CASE("tokenizer tool: wrong use is exit 2, a failure exit 1, each with one 
   check_error(tokenizer({"decode", "--tokenizer", tokens}, std::string(1'000'000, '[')), 2, "nested too deeply");
   folder.write("tokenizer/tokenizer.json", "{\"model\":{}}");
   check_error(tokenizer({"encode", "--tokenizer", tokens}), 1, "tokenizer.json: pre_tokenizer: none");
-  check_error(train(folder, "hello", "258", "text.txt"), 1, "text.txt");
+  check_error(train(folder, "hello", "258", "text.txt"), 2, "text.txt is there already");
 }

@@ -2,7 +2,6 @@
 #include <nlohmann/json.hpp>
 
 #include <fstream>
-#include <sstream>
 
 #include "engine/core/error.h"
 #include "engine/core/interrupt.h"
@@ -16,18 +15,6 @@ using namespace taper::test;
 namespace fs = std::filesystem;
 
 namespace {
-
-// metrics.jsonl without the speed, which no two runs share.
-std::vector<std::string> metrics_of(const fs::path& run) {
-  std::vector<std::string> lines;
-  std::istringstream file(read_file(run / "metrics.jsonl"));
-  for (std::string line; std::getline(file, line);) {
-    nlohmann::json json = nlohmann::json::parse(line);
-    json.erase("tokens_per_s");
-    lines.push_back(json.dump());
-  }
-  return lines;
-}
 
 void check_same_checkpoint(const fs::path& a, const fs::path& b) {
   for (const char* file : {"model.safetensors", "training.safetensors", "training.json", "config.json"}) {
@@ -90,7 +77,7 @@ TEST_CASE("training run: a stop saves what is needed to go on") {
 TEST_CASE("training run: the newest whole checkpoint counts, and old ones go") {
   const TempDir folder;
   TinyRun tiny(folder.path());
-  tiny.options.keep_checkpoints = 3;
+  tiny.options.keeping.last = 3;
   const RunResult whole = tiny.run(folder / "run");
   CHECK(complete_checkpoints(folder / "run").size() == 3);
   fs::resize_file(folder / "run/step-12/training.safetensors", 100);
@@ -100,6 +87,60 @@ TEST_CASE("training run: the newest whole checkpoint counts, and old ones go") {
   CHECK(newest == folder / "run/step-10");
   CHECK(said.find("step-12: is damaged and passed over: training.safetensors has 100 bytes") != std::string::npos);
   CHECK(tiny.run(folder / "run", true).valid.loss == whole.valid.loss);
+}
+
+TEST_CASE("training run: a checkpoint of other bytes is named and the one before is used") {
+  const TempDir folder;
+  TinyRun tiny(folder.path());
+  const RunResult whole = tiny.run(folder / "run");
+  const std::string wanted = state_of(folder / "run", 12);
+  std::string weights = read_file(folder / "run/step-12/model.safetensors");
+  weights.back() = static_cast<char>(weights.back() ^ 1);
+  folder.write("run/step-12/model.safetensors", weights);
+  std::string config = read_file(folder / "run/step-11/config.json");
+  config[config.find("gelu")] = 'r';
+  folder.write("run/step-11/config.json", config);
+  std::vector<std::string> said;
+  const auto newest = newest_checkpoint(folder / "run", [&](const std::string& message) { said.push_back(message); });
+  CHECK(newest == folder / "run/step-10");
+  REQUIRE(said.size() == 2);
+  CHECK(said[0].find("step-12: is damaged and passed over: model.safetensors: tensor \"") != std::string::npos);
+  CHECK(said[0].find("is not what was saved") != std::string::npos);
+  CHECK(said[1].find("step-11: is damaged and passed over: config.json is not what was saved") != std::string::npos);
+  CHECK(tiny.run(folder / "run", true).valid.loss == whole.valid.loss);
+  CHECK(state_of(folder / "run", 12) == wanted);
+}
+
+TEST_CASE("training run: a manifest that points outside its folder is damaged") {
+  const TempDir folder;
+  TinyRun tiny(folder.path());
+  tiny.run(folder / "run");
+  nlohmann::json manifest = nlohmann::json::parse(read_file(folder / "run/step-12/training.json"));
+  manifest["files"]["../step-11/config.json"] = 1;
+  folder.write("run/step-12/training.json", manifest.dump());
+  std::string said;
+  CHECK(newest_checkpoint(folder / "run", [&](const std::string& message) { said += message; }) ==
+        folder / "run/step-11");
+  CHECK(said.find("which lies outside") != std::string::npos);
+}
+
+TEST_CASE("training run: the newest checkpoints stay, and one of every so many steps") {
+  const TempDir folder;
+  TinyRun tiny(folder.path());
+  tiny.options.keeping = {2, 4};
+  tiny.run(folder / "run");
+  std::vector<int64_t> steps;
+  for (const fs::path& checkpoint : complete_checkpoints(folder / "run")) {
+    steps.push_back(checkpoint_step(checkpoint).value_or(-1));
+  }
+  CHECK(steps == std::vector<int64_t>{12, 11, 8, 4});
+}
+
+TEST_CASE("training run: a folder in which another process trains is refused") {
+  const TempDir folder;
+  TinyRun tiny(folder.path());
+  const FolderLock other = prepare_run_folder(folder / "run", OutputUse::refuse);
+  CHECK_THROWS_WITH_AS(tiny.run(folder / "run"), doctest::Contains("is being written by process"), UsageError);
 }
 
 TEST_CASE("training run: numbers that are not finite end it and leave the good checkpoint") {
@@ -142,14 +183,14 @@ TEST_CASE("training run: a used folder is refused, overwritten or resumed as ask
   const TempDir folder;
   TinyRun tiny(folder.path());
   tiny.run(folder / "run");
-  CHECK_THROWS_WITH_AS(prepare_run_folder(folder / "run", OutputUse::refuse),
+  CHECK_THROWS_WITH_AS(static_cast<void>(prepare_run_folder(folder / "run", OutputUse::refuse)),
                        doctest::Contains("--resume or --overwrite"), UsageError);
-  CHECK_THROWS_AS(prepare_run_folder(folder / "empty", OutputUse::resume), UsageError);
+  CHECK_THROWS_AS(static_cast<void>(prepare_run_folder(folder / "empty", OutputUse::resume)), UsageError);
   folder.write("file", "text");
-  CHECK_THROWS_AS(prepare_run_folder(folder / "file", OutputUse::refuse), UsageError);
-  CHECK_THROWS_AS(prepare_run_folder(folder / "file/run", OutputUse::refuse), UsageError);
+  CHECK_THROWS_AS(static_cast<void>(prepare_run_folder(folder / "file", OutputUse::refuse)), UsageError);
+  CHECK_THROWS_AS(static_cast<void>(prepare_run_folder(folder / "file/run", OutputUse::refuse)), UsageError);
   folder.write("run/notes.txt", "mine");
-  prepare_run_folder(folder / "run", OutputUse::overwrite);
+  { const FolderLock lock = prepare_run_folder(folder / "run", OutputUse::overwrite); }
   CHECK(complete_checkpoints(folder / "run").empty());
   CHECK_FALSE(fs::exists(folder / "run/metrics.jsonl"));
   CHECK(fs::exists(folder / "run/notes.txt"));

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <functional>
 
+#include "engine/core/interrupt.h"
 #include "engine/core/parallel.h"
 #include "engine/core/tensor.h"
 #include "engine/kernels/cpu/gemm.h"
@@ -225,6 +226,7 @@ void print_tables(const nlohmann::json& result) {
 }
 
 int run(int argc, char** argv) {
+  leave_at_first_signal();
   Cli cli("bench-machine", "Measures matrix products, read bandwidth and the chain of a token at the shapes in use.");
   std::string size = "all";
   double budget = 0.05;

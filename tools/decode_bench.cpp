@@ -11,6 +11,7 @@
 
 #include "engine/core/cpu_features.h"
 #include "engine/core/error.h"
+#include "engine/core/interrupt.h"
 #include "engine/core/parallel.h"
 #include "model/model_folder.h"
 #include "tools/common/cli.h"
@@ -70,6 +71,7 @@ void print_rates(const nlohmann::json& result, const char* setting) {
 }
 
 int run(int argc, char** argv) {
+  leave_at_first_signal();
   Cli cli("decode-bench", "Times decoding with a key-value cache, in the three plans in turn.");
   Options options(cli);
   cli.allow_cuda();

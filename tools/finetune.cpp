@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cmath>
+#include <optional>
 
 #include "engine/core/error.h"
 #include "engine/core/interrupt.h"
@@ -117,14 +118,15 @@ void check_fit(const Options& options, const fs::path& folder, const ModelConfig
 }
 
 // The model to begin with; its loss on the validation data goes to the run's folder.
-Transformer first_model(const Options& options, const OpenedData& data, const CommonOptions& common, Device device) {
+Transformer first_model(const Options& options, const OpenedData& data, const CommonOptions& common, Device device,
+                        std::optional<FolderLock>& lock) {
   const fs::path folder = find_model_folder(options.model);
   Transformer source = load_model(folder, parse_precision(common), print_message);
   check_norms_are_live(source.config(), "--model: " + options.model);
   check_fit(options, folder, source.config(), data, common);
   const auto bad = first_non_finite(source);
   require(!bad, "--model: {} has values that are not finite; first in {}", options.model, bad.value_or(""));
-  options.run.prepare_folder();
+  lock.emplace(options.run.prepare_folder());
   const WindowSource windows = windows_of(data.valid, window_of(options, source.config()));
   source.move_to(device);
   const Evaluation before = evaluate(source, Gate{1.0}, windows, &data.tokenizer);
@@ -138,8 +140,9 @@ Transformer first_model(const Options& options, const OpenedData& data, const Co
   return with_norms_in_turn(source, data.tokenizer.end_of_text().value_or(-1));
 }
 
-Transformer resumed_model(const Options& options, const OpenedData& data, const CommonOptions& common) {
-  options.run.prepare_folder();
+Transformer resumed_model(const Options& options, const OpenedData& data, const CommonOptions& common,
+                          std::optional<FolderLock>& lock) {
+  lock.emplace(options.run.prepare_folder());
   Transformer model = load_resumed_model(options.run.output, parse_precision(common));
   const Variant variant = options.is_fakeln() ? Variant::all : options.norm_variant();
   require_usage(model.config().variant() == variant,
@@ -167,8 +170,9 @@ int run(int argc, char** argv) {
   TrainerOptions trainer_options = options.schedule.trainer_options(
       options.norm_variant(), options.is_fakeln() ? std::optional(kFakeLnAuxiliary) : std::nullopt);
   const OpenedData data(options.run.data);
-  Transformer model =
-      options.run.resumes ? resumed_model(options, data, common) : first_model(options, data, common, device);
+  std::optional<FolderLock> lock;
+  Transformer model = options.run.resumes ? resumed_model(options, data, common, lock)
+                                          : first_model(options, data, common, device, lock);
   model.move_to(device);
   if (stop_requested()) return 0;
   const RunOptions run = options.run.run_options("finetune", common, window_of(options, model.config()));

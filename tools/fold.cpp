@@ -17,6 +17,7 @@
 #include "data/tokenizer.h"
 #include "engine/core/error.h"
 #include "engine/core/random.h"
+#include "engine/io/staged_output.h"
 #include "model/model_folder.h"
 #include "tools/common/cli.h"
 #include "tools/common/run_tool.h"
@@ -69,22 +70,14 @@ Check compare(const Transformer& model, const Transformer& folded) {
 
 nlohmann::json to_json(std::optional<double> number) { return number ? nlohmann::json(*number) : nlohmann::json(); }
 
-bool is_same_folder(const std::filesystem::path& a, const std::filesystem::path& b) {
-  std::error_code error;
-  return std::filesystem::equivalent(a, b, error);
-}
-
 int run(int argc, char** argv) {
   std::filesystem::path model_path, output;
   Cli cli("fold", "Folds the norms of a model at gate 0 into the matrices that read them.");
   cli.option("--model", model_path, "a model's folder, or a run's: its newest checkpoint").value_name("DIR").required();
-  cli.option("--output", output, "where the folded model goes").value_name("DIR").required();
+  cli.option("--output", output, "where the folded model goes; absent or empty").value_name("DIR").required();
   const CommonOptions common = cli.parse(argc, argv);
   const std::filesystem::path folder = find_model_folder(model_path);
-  require_usage(!is_same_folder(folder, output) && !is_same_folder(model_path, output),
-                "--output: {} is the model itself; want another folder", output.string());
-  require_usage(complete_checkpoints(output).empty(), "--output: {} is the folder of a run; want another",
-                output.string());
+  StagedOutput staged(output);
   // The tokenizer goes along; read before anything is written.
   const auto tokenizer = Tokenizer::find(folder);
   const Transformer model = load_model(folder);
@@ -94,8 +87,9 @@ int run(int argc, char** argv) {
           "fold: the folded model is another function, so nothing was written; logits differ by {:.3g}, want at most "
           "{:.3g}",
           check.difference, check.allowed);
-  save_model(folded, output);
-  if (tokenizer) tokenizer->save(output, model.config().context);
+  save_model(folded, staged.path());
+  if (tokenizer) tokenizer->save(staged.path(), model.config().context);
+  staged.commit();
   print_message(fmt::format("{}: {} of {} norms left, logits differ by {:.3g} at most", output.string(),
                             norm_count(folded.config()), norm_count(model.config()), check.difference));
   const nlohmann::json result = {{"max_logit_difference", check.difference},

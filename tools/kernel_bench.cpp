@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "engine/core/cuda_runtime.h"
+#include "engine/core/interrupt.h"
 #include "engine/core/random.h"
 #include "engine/core/tensor.h"
 #include "engine/kernels/kernels.h"
@@ -243,6 +244,7 @@ nlohmann::json limits(const ModelConfig& config, int64_t batch, Dtype dtype) {
 }
 
 int run(int argc, char** argv) {
+  leave_at_first_signal();
   Cli cli("kernel-bench", "Measures each kernel of a training step at a model's sizes.");
   bool wants_limits = false;
   std::string size = "1M", arch = "taper";

@@ -58,6 +58,7 @@ void print_row(const nlohmann::json& row) {
 }
 
 int run(int argc, char** argv) {
+  leave_at_first_signal();
   Cli cli("last-token-bench", "Times forward passes over whole sequences, in the three plans in turn.");
   Options options(cli);
   cli.allow_cuda();
@@ -80,7 +81,6 @@ int run(int argc, char** argv) {
     for (const int64_t context : options.context) {
       nlohmann::json row = measure_settings(decoders, device, options.repeat,
                                             [&](Decoder& decoder) { return run_once(decoder, context); });
-      if (stop_requested()) return 0;
       row["batch"] = batch;
       row["context"] = context;
       if (!common.json) print_row(row);

@@ -1,6 +1,8 @@
 // Trains a transformer from scratch on a prepared folder (tools/prepare), with its norms kept (baseline) or tapered
 // away (internal, all). Example:
 //   pretrain --data data/stories --size 1M --variant all --steps 500 --batch-tokens 4096 --lr 3e-3 --output runs/all
+#include <optional>
+
 #include "engine/core/error.h"
 #include "tools/common/cli.h"
 #include "tools/common/device.h"
@@ -57,8 +59,9 @@ int run(int argc, char** argv) {
   const ModelConfig config = model_config(model_options, data.tokenizer.vocab_size());
   const RunOptions run = flags.run_options("pretrain", common, config.context);
   data.check_windows(config.context, run.seed);
+  std::optional<FolderLock> lock;
   if (run.resumes) {
-    flags.prepare_folder();
+    lock.emplace(flags.prepare_folder());
     check_run_config(cli, run);
   }
 
@@ -69,7 +72,7 @@ int run(int argc, char** argv) {
   Trainer trainer(model, trainer_options);
   if (!run.resumes) {
     // Now that there is memory for the model, so that --overwrite deletes no run for one that cannot begin.
-    flags.prepare_folder();
+    lock.emplace(flags.prepare_folder());
     write_run_config(cli, run);
   }
   return train_and_report(model, trainer, data, flags, run, common);

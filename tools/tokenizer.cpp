@@ -22,6 +22,7 @@
 #include "engine/core/error.h"
 #include "engine/core/interrupt.h"
 #include "engine/io/json_text.h"
+#include "engine/io/staged_output.h"
 #include "tools/common/cli.h"
 #include "tools/common/open_tokenizer.h"
 #include "tools/common/run_tool.h"
@@ -41,7 +42,8 @@ struct TrainOptions {
     cli.option("--input", inputs, "text, .jsonl, .zst of either, or folders of them; <|endoftext|> ends a document")
         .value_name("FILE")
         .required();
-    cli.option("--output", output, "where vocab.json, merges.txt, tokenizer.json and tokenizer_config.json go")
+    cli.option("--output", output,
+               "where vocab.json, merges.txt, tokenizer.json and tokenizer_config.json go; absent or empty")
         .value_name("DIR")
         .required();
     cli.option("--vocab-size", vocabulary_size, "most tokens to have: <|endoftext|>, the 256 bytes and the merges")
@@ -110,15 +112,9 @@ std::int64_t count_words(const TrainOptions& options, BpeTrainer& trainer) {
   return bytes;
 }
 
-void make_folder(const std::filesystem::path& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  require(!error, "{}: cannot make this folder: {}", folder.string(), error.message());
-}
-
 void train(const TrainOptions& options, const CommonOptions& common) {
   expand_inputs(options.inputs);
-  make_folder(options.output);
+  StagedOutput output(options.output);
   BpeTrainer trainer;
   const std::int64_t bytes = count_words(options, trainer);
   print_message(
@@ -129,7 +125,8 @@ void train(const TrainOptions& options, const CommonOptions& common) {
     stop_if_requested();
   });
   const Tokenizer tokenizer(std::move(vocabulary));
-  tokenizer.save(options.output);
+  tokenizer.save(output.path());
+  output.commit();
   if (tokenizer.vocab_size() < options.vocabulary_size) {
     print_message(fmt::format("warning: the text has too few pairs that repeat; got {} tokens, asked for {}",
                               tokenizer.vocab_size(), options.vocabulary_size));
@@ -146,7 +143,7 @@ void train(const TrainOptions& options, const CommonOptions& common) {
 
 void encode(const CodeOptions& options, Special special) {
   const Tokenizer tokenizer = open_tokenizer(options.tokenizer);
-  const std::vector<std::int32_t> ids = tokenizer.encode(read_all(options.input), special);
+  const std::vector<std::int32_t> ids = tokenizer.encode(read_all(options.input, kMaxTextBytes), special);
   std::string text = "[";
   for (std::size_t i = 0; i < ids.size(); ++i)
     fmt::format_to(std::back_inserter(text), "{}{}", i == 0 ? "" : ",", ids[i]);
@@ -171,7 +168,7 @@ std::vector<std::int32_t> parse_ids(const std::string& text, const std::string& 
 void decode(const CodeOptions& options) {
   const Tokenizer tokenizer = open_tokenizer(options.tokenizer);
   const std::string name = options.input == "-" ? "standard input" : options.input;
-  write_result(tokenizer.decode(parse_ids(read_all(options.input), name, tokenizer.vocab_size())));
+  write_result(tokenizer.decode(parse_ids(read_all(options.input, kMaxSmallTextBytes), name, tokenizer.vocab_size())));
 }
 
 int run(int argc, char** argv) {

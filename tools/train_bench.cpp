@@ -53,6 +53,7 @@ double peak_memory_mb(Device device) {
 }
 
 int run(int argc, char** argv) {
+  leave_at_first_signal();
   Bench bench;
   Cli cli("train-bench", "Times training steps.");
   declare_model_options(cli, bench.model);
@@ -83,7 +84,7 @@ int run(int argc, char** argv) {
 
   std::vector<double> seconds;
   StepReport report;
-  for (int64_t i = 0; i < bench.schedule.steps() && !stop_requested(); ++i) {
+  for (int64_t i = 0; i < bench.schedule.steps(); ++i) {
     const auto begin = std::chrono::steady_clock::now();
     if (sampler) sampler->next(bench.batch, tokens.data<int32_t>(), targets.data<int32_t>());
     report = trainer.step(tokens, targets);
@@ -92,7 +93,6 @@ int run(int argc, char** argv) {
       seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     }
   }
-  if (seconds.empty()) return 0;
   std::sort(seconds.begin(), seconds.end());
   const double median = seconds[seconds.size() / 2];
   nlohmann::ordered_json result;

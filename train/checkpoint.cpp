@@ -2,8 +2,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include <span>
+#include <system_error>
+
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
+#include "engine/io/checksum.h"
 #include "engine/io/json_text.h"
 #include "engine/io/read_file.h"
 #include "engine/io/safetensors.h"
@@ -17,7 +21,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kStateFile = "training.safetensors";
 constexpr const char* kPartial = ".partial";
-constexpr uint64_t kMaxManifestBytes = 1 << 20;
+constexpr uint64_t kMaxManifestBytes = 1 << 24;
+constexpr uint64_t kMaxOtherBytes = uint64_t{1} << 30;  // of a file without tensors
 
 Tensor to_tensor(const std::vector<KindMeans>& norms) {
   std::vector<double> values;
@@ -52,13 +57,38 @@ void write_state(const fs::path& file, const Trainer& trainer) {
   write_safetensors(file, tensors);
 }
 
-// Of every file in the folder.
-Json sizes_of(const fs::path& folder) {
-  Json sizes = Json::object();
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    sizes[entry.path().filename().string()] = fs::file_size(entry.path());
+std::string checksum_of(const void* data, size_t bytes) {
+  Checksum checksum;
+  checksum.add(data, bytes);
+  return fmt::format("{:016x}", checksum.value());
+}
+
+bool holds_tensors(const std::string& file) { return fs::path(file).extension() == ".safetensors"; }
+
+// Of a file that is read as it was written: of each tensor, or of the whole.
+Json checksums_of(const fs::path& file) {
+  if (!holds_tensors(file.filename().string())) {
+    const std::string content = read_file(file, kMaxOtherBytes);
+    return checksum_of(content.data(), content.size());
   }
-  return sizes;
+  Json checksums = Json::object();
+  const SafetensorsFile tensors = SafetensorsFile::open(file);
+  for (const std::string& name : tensors.names()) {
+    const std::span<const std::byte> bytes = tensors.bytes(name);
+    checksums[name] = checksum_of(bytes.data(), bytes.size());
+  }
+  return checksums;
+}
+
+// Sizes and checksums of every file in the folder.
+void describe_files(const fs::path& folder, Json& manifest) {
+  manifest["files"] = Json::object();
+  manifest["checksums"] = Json::object();
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    manifest["files"][name] = fs::file_size(entry.path());
+    manifest["checksums"][name] = checksums_of(entry.path());
+  }
 }
 
 std::string manifest_of(const fs::path& folder, const TrainerState& state, const DataPosition& data) {
@@ -71,7 +101,7 @@ std::string manifest_of(const fs::path& folder, const TrainerState& state, const
   json["scale_mean"] = calibration.scale_mean;
   json["observed_steps"] = calibration.observed_steps;
   json["scale_target"] = calibration.scale_target ? Json(*calibration.scale_target) : Json();
-  json["files"] = sizes_of(folder);
+  describe_files(folder, json);
   return json.dump(2) + "\n";
 }
 
@@ -97,17 +127,37 @@ void read_moment(const SafetensorsFile& file, const std::string& name, const Ten
   file.read_into(name, to);
 }
 
-// What is wrong with a checkpoint; empty where all its files are there.
+std::string damage_of_file(const fs::path& checkpoint, const std::string& name, const Json& bytes, const Json& want) {
+  if (!is_plain_name(name)) return fmt::format("training.json lists {}, which lies outside", shown(name));
+  std::error_code error;
+  const auto size = fs::file_size(checkpoint / name, error);
+  if (error == std::errc::no_such_file_or_directory) return name + " is missing";
+  require(!error, "{}: cannot be read: {}", (checkpoint / name).string(), error.message());
+  if (bytes != size) return fmt::format("{} has {} bytes, want {}", name, size, shown(bytes));
+  if (want.is_null()) return "";
+  const Json got = checksums_of(checkpoint / name);
+  if (got == want) return "";
+  for (const auto& [tensor, checksum] : got.items()) {
+    const bool is_tensor = got.is_object() && want.is_object();
+    if (is_tensor && (!want.contains(tensor) || want[tensor] != checksum)) {
+      return fmt::format("{}: tensor {} is not what was saved: its checksum differs", name, shown(tensor));
+    }
+  }
+  return name + " is not what was saved: its checksum differs";
+}
+
+// What is wrong with a checkpoint; empty where all its files are as they were written. Manifests of before there were
+// checksums state sizes alone.
 std::string damage_of(const fs::path& checkpoint) {
   try {
     const Json manifest = read_manifest(checkpoint);
     const auto files = manifest.find("files");
     if (files == manifest.end() || !files->is_object()) return "training.json lists no files";
+    const Json checksums = manifest.value("checksums", Json());
     for (const auto& [name, bytes] : files->items()) {
-      std::error_code error;
-      const auto size = fs::file_size(checkpoint / name, error);
-      if (error) return name + " is missing";
-      if (bytes != size) return fmt::format("{} has {} bytes, want {}", name, size, shown(bytes));
+      const Json want = checksums.is_object() && checksums.contains(name) ? checksums[name] : Json();
+      const std::string damage = damage_of_file(checkpoint, name, bytes, want);
+      if (!damage.empty()) return damage;
     }
     return "";
   } catch (const Error& error) {
@@ -157,14 +207,27 @@ fs::path save_checkpoint(const fs::path& run, const Transformer& model, const Tr
   return place;
 }
 
-void remove_old_checkpoints(const fs::path& run, int64_t keep) {
-  const std::vector<fs::path> all = complete_checkpoints(run);
+namespace {
+
+void remove_checkpoint(const fs::path& checkpoint) {
   std::error_code ignored;
-  for (size_t i = static_cast<size_t>(keep); i < all.size(); ++i) {
-    // The manifest first: a removal that is cut off must not leave something that looks complete.
-    fs::remove(all[i] / kCheckpointManifest, ignored);
-    fs::remove_all(all[i], ignored);
+  // The manifest first: a removal that is cut off must not leave something that looks complete.
+  fs::remove(checkpoint / kCheckpointManifest, ignored);
+  fs::remove_all(checkpoint, ignored);
+}
+
+}  // namespace
+
+void remove_old_checkpoints(const fs::path& run, const CheckpointKeeping& keeping) {
+  const std::vector<fs::path> all = complete_checkpoints(run);
+  for (size_t i = static_cast<size_t>(keeping.last); i < all.size(); ++i) {
+    const int64_t step = checkpoint_step(all[i]).value_or(0);
+    if (keeping.every == 0 || step % keeping.every != 0) remove_checkpoint(all[i]);
   }
+}
+
+void remove_all_checkpoints(const fs::path& run) {
+  for (const fs::path& checkpoint : complete_checkpoints(run)) remove_checkpoint(checkpoint);
 }
 
 void remove_partial_checkpoints(const fs::path& run) {

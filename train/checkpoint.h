@@ -4,7 +4,8 @@
 //   training.safetensors             AdamW's moments "m.NAME" and "v.NAME", "calibration" f64 [norms, 2]: A and B; of a
 //                                    FakeLN run "fakeln" f64 [norms, kinds of token, 2]: the running means' sum, weight
 //   training.json                    the manifest, written last: step, updates, data position, running means of the
-//                                    scale, and the size in bytes of every other file
+//                                    scale; "files": the size in bytes of every other file; "checksums": of each of
+//                                    its tensors, or of the file where it has none (engine/io/checksum.h)
 // It is written as RUN/step-N.partial, synced and renamed, so a folder step-N is whole, whatever happened. What a
 // killed run left behind goes at the next start.
 #pragma once
@@ -31,12 +32,20 @@ struct DataPosition {
 std::filesystem::path save_checkpoint(const std::filesystem::path& run, const Transformer& model,
                                       const Trainer& trainer, const DataPosition& data, const Tokenizer* tokenizer);
 
-// Removes all complete checkpoints but the newest `keep`.
-void remove_old_checkpoints(const std::filesystem::path& run, int64_t keep);
+// Which checkpoints stay when a new one was saved.
+struct CheckpointKeeping {
+  int64_t last = 2;   // as many of the newest
+  int64_t every = 0;  // and those whose step is a multiple of this; 0: no others
+};
+
+// Removes the complete checkpoints that need not stay.
+void remove_old_checkpoints(const std::filesystem::path& run, const CheckpointKeeping& keeping);
+void remove_all_checkpoints(const std::filesystem::path& run);
 // Removes what interrupted saves left behind.
 void remove_partial_checkpoints(const std::filesystem::path& run);
 
-// The newest checkpoint whose files are all there in their full size. Those passed over are named to `message`.
+// The newest checkpoint whose files are all there as they were written. Those passed over are named to `message`, with
+// what is wrong in them.
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& run,
                                                        const std::function<void(const std::string&)>& message);
 

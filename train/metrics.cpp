@@ -1,6 +1,8 @@
 #include "train/metrics.h"
 
+#include <fcntl.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cmath>
@@ -8,11 +10,17 @@
 
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
+#include "engine/io/json_text.h"
+#include "engine/io/read_file.h"
 
 namespace taper {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr uint64_t kMaxBytes = uint64_t{1} << 34;
+// Lines that wait for room on the disk.
+constexpr size_t kMostWaiting = size_t{1} << 26;
 
 // JSON has no NaN and no infinity.
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
@@ -22,11 +30,14 @@ bool belongs_to(const Json& line, int64_t steps) {
          line["step"].get<int64_t>() < steps;
 }
 
+// A file that cannot be read is an error, not an empty one: what it holds would be lost.
 std::string kept_lines(const std::filesystem::path& path, int64_t steps) {
-  std::ifstream file(path);
+  if (!std::filesystem::exists(path)) return "";
+  const std::string text = read_file(path, kMaxBytes);
   std::string kept;
-  for (std::string line; std::getline(file, line);) {
-    if (belongs_to(Json::parse(line, nullptr, false), steps)) kept += line + "\n";
+  for (size_t at = 0, end; (end = text.find('\n', at)) != std::string::npos; at = end + 1) {
+    const std::string line = text.substr(at, end - at);
+    if (belongs_to(try_parse_json<Json>(line), steps)) kept += line + "\n";
   }
   return kept;
 }
@@ -35,9 +46,11 @@ std::string kept_lines(const std::filesystem::path& path, int64_t steps) {
 
 MetricsFile::MetricsFile(const std::filesystem::path& run, int64_t steps) : path_(run / "metrics.jsonl") {
   write_file(path_, kept_lines(path_, steps));
-  file_.open(path_, std::ios::app);
-  require(file_.good(), "{}: cannot be opened: {}", path_.string(), std::strerror(errno));
+  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  require(descriptor_ >= 0, "{}: cannot be opened: {}", path_.string(), std::strerror(errno));
 }
+
+MetricsFile::~MetricsFile() { ::close(descriptor_); }
 
 void MetricsFile::write(const StepReport& report, double tokens_per_s) {
   Json line;
@@ -76,8 +89,23 @@ void MetricsFile::write(int64_t step, double gate, const Evaluation& evaluation)
 }
 
 void MetricsFile::write_line(const std::string& line) {
-  file_ << line << '\n' << std::flush;
-  require(file_.good(), "{}: cannot be written: {}", path_.string(), std::strerror(errno));
+  waiting_ += line + "\n";
+  problem_.clear();
+  while (!waiting_.empty()) {
+    const ssize_t count = ::write(descriptor_, waiting_.data(), waiting_.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) {
+      problem_ = count < 0 ? std::strerror(errno) : "the system took no bytes";
+      break;
+    }
+    // Where only a part was taken the rest of its line comes next, so the file stays whole.
+    waiting_.erase(0, static_cast<size_t>(count));
+  }
+  if (waiting_.size() > kMostWaiting) require_written();
+}
+
+void MetricsFile::require_written() const {
+  require(waiting_.empty(), "{}: cannot be written: {} bytes more: {}", path_.string(), waiting_.size(), problem_);
 }
 
 }  // namespace taper

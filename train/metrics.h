@@ -23,7 +23,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "train/evaluate.h"
@@ -36,15 +35,25 @@ class MetricsFile {
   // Goes on with RUN/metrics.jsonl after `steps` steps: keeps the lines of an earlier step and drops the rest, half
   // lines of a run that was killed included.
   MetricsFile(const std::filesystem::path& run, int64_t steps);
+  ~MetricsFile();
+  MetricsFile(const MetricsFile&) = delete;
+  MetricsFile& operator=(const MetricsFile&) = delete;
 
   void write(const StepReport& report, double tokens_per_s);
   void write(int64_t step, double gate, const Evaluation& evaluation);
+
+  // Why the last line could not be written; empty where it was. What is missing waits in memory and is tried again with
+  // the next line: a disk that was full for a while loses nothing. Error once 64 MiB wait.
+  const std::string& problem() const { return problem_; }
+  // Error where lines still wait.
+  void require_written() const;
 
  private:
   void write_line(const std::string& line);
 
   std::filesystem::path path_;
-  std::ofstream file_;
+  int descriptor_ = -1;
+  std::string waiting_, problem_;
 };
 
 }  // namespace taper

@@ -7,9 +7,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/interrupt.h"
-#include "engine/io/atomic_file.h"
 #include "model/model_folder.h"
-#include "train/checkpoint.h"
 #include "train/metrics.h"
 #include "train/progress.h"
 
@@ -31,7 +29,7 @@ bool holds_run(const fs::path& folder) {
 }
 
 void remove_run(const fs::path& folder) {
-  remove_old_checkpoints(folder, 0);
+  remove_all_checkpoints(folder);
   for (const char* file : {kMetricsFile, kSummaryFile, kConfigFile}) fs::remove(folder / file);
 }
 
@@ -60,11 +58,12 @@ class Loop {
       if (stop_requested()) return stop();
       take_step();
       if (stop_requested()) return stop();
-      if (is_save_due()) save();
+      if (is_save_due()) save_on_the_way();
     }
     save();
     const Evaluation valid = evaluate_and_log(0);
     if (stop_requested()) return stop();
+    metrics_->require_written();
     if (!std::isfinite(valid.loss)) give_up("the validation loss");
     RunResult result = result_so_far();
     result.valid = valid;
@@ -73,8 +72,8 @@ class Loop {
 
  private:
   void resume() {
-    const auto checkpoint =
-        newest_checkpoint(options_.folder, [this](const std::string& message) { progress_.say(message); });
+    // Who loaded the model's parameters has heard which are damaged.
+    const auto checkpoint = newest_checkpoint(options_.folder, [](const std::string&) {});
     require_usage(checkpoint.has_value(), "resume: {} has no whole checkpoint", options_.folder.string());
     const DataPosition position = load_training_state(*checkpoint, trainer_);
     require_usage(position.seed == options_.seed, "seed: another than the run's; got {}, want {}", options_.seed,
@@ -109,9 +108,20 @@ class Loop {
     queued_ = 0;
     for (const StepReport& report : reports) {
       metrics_->write(report, static_cast<double>(tokens_.numel()) / seconds);
+      say_metrics_problem();
       progress_.step_done(report, seconds, tokens_.numel());
       check_finite(report);
     }
+  }
+
+  // Once for each trouble, not for each line.
+  void say_metrics_problem() {
+    const std::string& problem = metrics_->problem();
+    if (!problem.empty() && !has_metrics_problem_) {
+      progress_.say(fmt::format("{}: cannot be written now: {}; its lines wait",
+                                (options_.folder / kMetricsFile).string(), problem));
+    }
+    has_metrics_problem_ = !problem.empty();
   }
 
   void check_finite(const StepReport& report) {
@@ -146,6 +156,7 @@ class Loop {
         evaluate(model_, gate, windows_of(data_.valid, context_), &data_.tokenizer, max_tokens);
     if (stop_requested()) return evaluation;
     metrics_->write(step, gate.value, evaluation);
+    say_metrics_problem();
     progress_.evaluation_done(seconds_since(begin));
     progress_.say(fmt::format("step {}/{}  validation loss {:.4f}  bits/byte {:.4f}", step, steps_, evaluation.loss,
                               evaluation.bits_per_byte));
@@ -156,15 +167,30 @@ class Loop {
   fs::path save() {
     // Of parameters that are not finite nothing can come any more.
     if (const auto bad = first_non_finite(model_)) give_up(*bad);
+    return save_finite();
+  }
+
+  fs::path save_finite() {
     const fs::path checkpoint =
         save_checkpoint(options_.folder, model_, trainer_, {options_.seed, sampler_.position()}, &data_.tokenizer);
-    remove_old_checkpoints(options_.folder, options_.keep_checkpoints);
+    remove_old_checkpoints(options_.folder, options_.keeping);
     return checkpoint;
+  }
+
+  // A full disk need not end a run of days: the older checkpoints are there, and room may come.
+  void save_on_the_way() {
+    if (const auto bad = first_non_finite(model_)) give_up(*bad);
+    try {
+      save_finite();
+    } catch (const std::exception& error) {
+      progress_.say(fmt::format("step {}: not saved, the run goes on: {}", trainer_.next_step(), error.what()));
+    }
   }
 
   RunResult stop() {
     if (const std::vector<StepReport> reports = trainer_.take_reports(); !reports.empty()) log(reports);
     const fs::path checkpoint = save();
+    metrics_->require_written();
     progress_.say(fmt::format("stopped after step {} of {}, saved {}; go on with: {}", trainer_.next_step(), steps_,
                               checkpoint.string(), options_.resume_hint));
     RunResult result = result_so_far();
@@ -191,6 +217,7 @@ class Loop {
   Progress progress_;
   std::optional<MetricsFile> metrics_;
   Tensor tokens_, targets_;
+  bool has_metrics_problem_ = false;
   int bad_steps_ = 0;
   double loss_ = 0;  // of the last step
   double seconds_ = 0;
@@ -201,24 +228,22 @@ class Loop {
 
 }  // namespace
 
-void prepare_run_folder(const fs::path& run, OutputUse use) {
+FolderLock prepare_run_folder(const fs::path& run, OutputUse use) {
   std::error_code error;
   fs::create_directories(run, error);
   require_usage(fs::is_directory(run), "output: {} cannot be made: {}", run.string(),
                 error ? error.message() : "it is a file");
+  // Before anything is looked at: what another process is about to write is not judged. Taking it also tries that the
+  // folder can be written.
+  FolderLock lock(run);
   const bool is_used = holds_run(run);
   require_usage(!is_used || use != OutputUse::refuse,
                 "output: {} holds a run already; want another folder, --resume or --overwrite", run.string());
   require_usage(use != OutputUse::resume || !complete_checkpoints(run).empty(), "resume: {} has no complete checkpoint",
                 run.string());
-  try {
-    write_file(run / ".writable", "");
-  } catch (const Error& failure) {
-    fail_usage("output: {}", failure.what());
-  }
-  fs::remove(run / ".writable", error);
   remove_partial_checkpoints(run);
   if (use == OutputUse::overwrite) remove_run(run);
+  return lock;
 }
 
 RunResult run_training(Transformer& model, Trainer& trainer, const RunData& data, const RunOptions& options) {

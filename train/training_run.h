@@ -14,6 +14,8 @@
 
 #include "data/batch_sampler.h"
 #include "data/tokenizer.h"
+#include "engine/io/folder_lock.h"
+#include "train/checkpoint.h"
 #include "train/evaluate.h"
 #include "train/trainer.h"
 
@@ -24,8 +26,8 @@ enum class OutputUse : uint8_t { refuse, resume, overwrite };
 
 // Makes the folder, tries that it can be written, and clears what an overwritten or killed run left. UsageError where
 // it holds a run and neither resume nor overwrite was asked for, or is no run's folder; for resume, where there is
-// nothing to resume.
-void prepare_run_folder(const std::filesystem::path& run, OutputUse use);
+// nothing to resume; where another process trains in it. The lock is to be held as long as the run goes on.
+[[nodiscard]] FolderLock prepare_run_folder(const std::filesystem::path& run, OutputUse use);
 
 // Steps in a row whose loss or gradient is not finite before a run gives up. It gives up at once where a checkpoint is
 // due and parameters are not finite.
@@ -39,7 +41,7 @@ struct RunOptions {
   int64_t evaluate_every = 0;       // steps; 0: at the end alone
   int64_t evaluate_tokens = 65536;  // of the evaluations on the way; 0: all. The last one takes all
   int64_t save_every = 0;           // steps; 0: at the end alone
-  int64_t keep_checkpoints = 2;
+  CheckpointKeeping keeping;
   bool resumes = false;
   bool is_quiet = false;
   std::string resume_hint;  // the command that goes on with this run, for the message after a signal
@@ -62,8 +64,9 @@ struct RunResult {
   double gate = 1;
 };
 
-// Runs to the end of the schedule. Error where the run gives up, naming step, loss, the first bad tensor and the last
-// good checkpoint.
+// Runs to the end of the schedule. A checkpoint on the way that cannot be written is said and tried again when the next
+// is due; the older ones stay. The last one, and that of a stop, must be written: Error. Error, besides, where the run
+// gives up, naming step, loss, the first bad tensor and the last good checkpoint.
 RunResult run_training(Transformer& model, Trainer& trainer, const RunData& data, const RunOptions& options);
 
 }  // namespace taper

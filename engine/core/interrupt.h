@@ -1,14 +1,18 @@
-// Stopping on request. The first SIGINT or SIGTERM asks the running work to end at its next safe point, the second one
-// leaves the program at once with exit code 130. Long loops poll stop_requested(); files stay whole either way, because
-// they are written beside their place and renamed.
+// Stopping on request. The first SIGINT, SIGTERM or SIGHUP asks the running work to end at its next safe point, the
+// second one leaves the program at once with exit code 130. Long loops poll stop_requested(); files stay whole either
+// way, because they are written beside their place and renamed.
 #pragma once
 
 namespace taper {
 
 inline constexpr int kExitStopped = 130;
 
-// Takes SIGINT and SIGTERM over for the whole process.
+// Takes SIGINT and SIGTERM over for the whole process, and SIGHUP unless it is ignored.
 void install_stop_signals();
+
+// From here on the first signal ends the program at once, in the middle of whatever it does: for programs that have
+// nothing to save, whose steps may take long.
+void leave_at_first_signal() noexcept;
 
 // True from the first signal, or from request_stop(), on. Safe and cheap to call from any thread.
 bool stop_requested() noexcept;

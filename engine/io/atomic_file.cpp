@@ -91,6 +91,17 @@ void AtomicFile::write(const void* data, size_t bytes) {
   }
 }
 
+void AtomicFile::rewrite_start(const void* data, size_t bytes) {
+  const char* next = static_cast<const char*>(data);
+  for (size_t done = 0; done < bytes;) {
+    const ssize_t count = ::pwrite(descriptor_, next + done, bytes - done, static_cast<off_t>(done));
+    if (count < 0 && errno == EINTR) continue;
+    require(count > 0, "{}: cannot be written: the first {} of {} bytes: {}", path_.string(), bytes, written_,
+            count < 0 ? std::strerror(errno) : "the system took none");
+    done += static_cast<size_t>(count);
+  }
+}
+
 void AtomicFile::commit() {
   // The system's reason is read after the call: arguments are evaluated in any order.
   const bool is_on_disk = ::fsync(descriptor_) == 0;

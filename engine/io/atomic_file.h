@@ -19,6 +19,8 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   void write(const void* data, size_t bytes);
+  // Replaces the first bytes of what was written: a header that states what came after it.
+  void rewrite_start(const void* data, size_t bytes);
   void commit();  // from here on the new file stands under its name, also after a power cut
 
  private:

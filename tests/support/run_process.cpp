@@ -46,7 +46,7 @@ constexpr int kExitNotStarted = 127;
   dup2(in.read_end, STDIN_FILENO);
   dup2(out.write_end, STDOUT_FILENO);
   dup2(err.write_end, STDERR_FILENO);
-  for (const int signal : {SIGPIPE, SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
+  for (const int signal : {SIGPIPE, SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_DFL);
   if (!options.folder.empty() && chdir(options.folder.c_str()) != 0) _exit(kExitNotStarted);
   for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
   const int code = function();

@@ -1,9 +1,14 @@
 #include "tests/support/tiny_run.h"
 
-#include <vector>
+#include <nlohmann/json.hpp>
 
+#include <initializer_list>
+#include <sstream>
+
+#include "engine/core/error.h"
 #include "engine/core/random.h"
 #include "model/model_folder.h"
+#include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
 #include "train/checkpoint.h"
 
@@ -30,6 +35,27 @@ TokenDataset write_tokens(const std::filesystem::path& path, uint64_t count, uin
   return TokenDataset(path.string(), {path.string()});
 }
 
+std::vector<std::string> metrics_of(const std::filesystem::path& run) {
+  std::vector<std::string> lines;
+  std::istringstream file(read_file(run / "metrics.jsonl"));
+  for (std::string line; std::getline(file, line);) {
+    nlohmann::json json = nlohmann::json::parse(line);
+    json.erase("tokens_per_s");
+    lines.push_back(json.dump());
+  }
+  return lines;
+}
+
+std::string state_of(const std::filesystem::path& run, int64_t step) {
+  const std::filesystem::path checkpoint = run / ("step-" + std::to_string(step));
+  std::string all;
+  for (const char* file : {"model.safetensors", "training.safetensors", "training.json", "config.json"}) {
+    all += read_file(checkpoint / file);
+  }
+  for (const std::string& line : metrics_of(run)) all += line + "\n";
+  return all;
+}
+
 TinyRun::TinyRun(const std::filesystem::path& data_folder)
     : train(write_tokens(data_folder / "train.bin", 3000)),
       valid(write_tokens(data_folder / "valid.bin", 100)),
@@ -41,7 +67,7 @@ TinyRun::TinyRun(const std::filesystem::path& data_folder)
   options.batch_windows = 3;
   options.evaluate_every = 5;
   options.save_every = 1;
-  options.keep_checkpoints = 100;
+  options.keeping.last = 100;
   options.seed = 3;
   options.is_quiet = true;
 }
@@ -49,9 +75,10 @@ TinyRun::TinyRun(const std::filesystem::path& data_folder)
 RunResult TinyRun::run(const std::filesystem::path& folder, bool resumes) {
   options.folder = folder;
   options.resumes = resumes;
-  prepare_run_folder(folder, resumes ? OutputUse::resume : OutputUse::refuse);
-  Transformer model = resumes ? load_model(*newest_checkpoint(folder, [](const std::string&) {}), precision)
-                              : Transformer(config, precision);
+  const FolderLock lock = prepare_run_folder(folder, resumes ? OutputUse::resume : OutputUse::refuse);
+  const auto checkpoint = resumes ? newest_checkpoint(folder, [](const std::string&) {}) : std::nullopt;
+  require(checkpoint.has_value() == resumes, "{}: no whole checkpoint", folder.string());
+  Transformer model = resumes ? load_model(*checkpoint, precision) : Transformer(config, precision);
   if (!resumes) model.initialise(options.seed);
   Trainer it(model, trainer);
   return run_training(model, it, {train, valid, tokenizer}, options);

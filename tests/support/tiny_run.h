@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "data/token_shards.h"
 #include "data/tokenizer.h"
@@ -15,6 +16,11 @@ Tokenizer byte_tokenizer();
 
 // A shard of `count` tokens below `vocab_size` with some order in them, written to `path`.
 TokenDataset write_tokens(const std::filesystem::path& path, uint64_t count, uint64_t vocab_size = 256);
+
+// metrics.jsonl without the speed, which no two runs share.
+std::vector<std::string> metrics_of(const std::filesystem::path& run);
+// All that two equal runs share after so many steps: the checkpoint's model and training state, and the metrics.
+std::string state_of(const std::filesystem::path& run, int64_t step);
 
 struct TinyRun {
   explicit TinyRun(const std::filesystem::path& data_folder);

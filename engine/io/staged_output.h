@@ -1,0 +1,29 @@
+// A folder of several files, or one file, that appears whole or not at all: written under a temporary name beside its
+// place, synced and renamed.
+#pragma once
+
+#include <filesystem>
+
+namespace taper {
+
+class StagedOutput {
+ public:
+  // UsageError where the place holds something already that is no empty folder; Error where the folder above cannot be
+  // made.
+  explicit StagedOutput(const std::filesystem::path& place);
+  ~StagedOutput();  // without commit(): nothing is left behind, folders made above included
+  StagedOutput(const StagedOutput&) = delete;
+  StagedOutput& operator=(const StagedOutput&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }  // where to write until then
+  void make_folder() const;                                    // at path(), for outputs that are folders
+  void commit();
+
+ private:
+  void remove() noexcept;
+
+  std::filesystem::path place_, path_;
+  std::filesystem::path made_;  // the first of the folders above that was not there; empty: all were
+};
+
+}  // namespace taper
