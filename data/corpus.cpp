@@ -137,7 +137,12 @@ class DocumentCutter {
 void add_json_record(std::string_view line, const std::string& name, uint64_t number, const CorpusOptions& options,
                      DocumentCutter& cutter) {
   if (std::all_of(line.begin(), line.end(), is_ascii_space)) return;
-  const nlohmann::json record = parse_json(line, fmt::format("{}, line {}", name, number));
+  nlohmann::json record;
+  try {
+    record = parse_json(line, fmt::format("{}, line {}", name, number));
+  } catch (const UsageError& e) {
+    fail("{}", e.what());  // found amid the work: a failure, no wrong use
+  }
   require(record.is_object(), "{}, line {}: wrong JSON type; got {}, want one object a line", name, number,
           record.type_name());
   const auto field = record.find(options.json_field);

@@ -251,7 +251,7 @@ TEST_CASE("prepare: a limit on file sizes is an error with a message, and nothin
   const auto result = test::run_process("/bin/sh", {"-c", call});
   CAPTURE(result.err);
   CHECK(result.exit_code == 1);
-  CHECK(result.err.find("writing failed") != std::string::npos);
+  CHECK(result.err.find("cannot be written") != std::string::npos);
   CHECK_FALSE(std::filesystem::exists(scratch / "out.partial"));
 }
 
