@@ -47,7 +47,9 @@ TEST_CASE("interruptions: one signal ends a benchmark in the middle of a long st
       {"train-bench", {"--size", "30M", "--batch", "64", "--steps", "2"}},
       {"last-token-bench", {"--size", "30M", "--batch", "64", "--context", "512"}},
       {"bench-machine", {"--size", "1M", "--budget", "60"}}};
-  for (const auto& [program, arguments] : calls) {
+  for (const auto& call : calls) {
+    const char* program = call.first;
+    const Arguments& arguments = call.second;
     CAPTURE(program);
     const auto begin = std::chrono::steady_clock::now();
     const ProcessResult result = in_shell("exec timeout --preserve-status -s TERM 2 \"$0\" \"$@\"", program, arguments);
@@ -112,7 +114,9 @@ TEST_CASE("interruptions: a disk that fills up leaves nothing half done, and the
       {"fold", {"--model", stories.path("run"), "--output"}},
       {"convert", {"--model", stories.path("run"), "--to", "taper", "--output"}},
       {"tokenizer", train}};
-  for (const auto& [program, arguments] : calls) {
+  for (const auto& call : calls) {
+    const char* program = call.first;
+    const Arguments& arguments = call.second;
     CAPTURE(program);
     Arguments all = arguments;
     all.push_back(stories.path("new/output"));
