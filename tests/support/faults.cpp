@@ -25,6 +25,7 @@ struct Plan {
 };
 thread_local Plan plan;
 
+#if !TAPER_NO_FAULTS
 // Whether this call fails; errno is set then.
 bool strikes(Call call) {
   if (!plan.is_planted || plan.fault.call != call) return false;
@@ -49,6 +50,7 @@ Function real(const char* name) {
 mode_t mode_of(int flags, va_list arguments) {
   return (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(arguments, mode_t) : 0;
 }
+#endif
 
 }  // namespace
 
@@ -63,6 +65,7 @@ bool PlantedFault::has_struck() const { return plan.has_struck; }
 
 }  // namespace taper::test
 
+#if !TAPER_NO_FAULTS
 using taper::test::Call;
 using taper::test::mode_of;
 using taper::test::real;
@@ -165,3 +168,4 @@ void* operator new(size_t bytes) {
 }
 void operator delete(void* memory) noexcept { free(memory); }
 void operator delete(void* memory, size_t) noexcept { free(memory); }
+#endif

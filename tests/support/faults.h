@@ -5,7 +5,20 @@
 
 #include <cstdint>
 
+#ifndef __has_feature
+#define __has_feature(name) 0
+#endif
+
 namespace taper::test {
+
+// Sanitizers watch memory and files by the very calls that are replaced here: in their builds no fault strikes.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || __has_feature(address_sanitizer) || \
+    __has_feature(thread_sanitizer)
+#define TAPER_NO_FAULTS 1
+#else
+#define TAPER_NO_FAULTS 0
+#endif
+inline constexpr bool kFaultsStrike = !TAPER_NO_FAULTS;
 
 enum class Call : uint8_t { open, read, write, sync, rename, make_folder, memory };
 inline constexpr int kCalls = 7;
