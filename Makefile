@@ -211,7 +211,7 @@ endure: check-build
 fuzz_targets := $(filter-out fuzz make_seeds,$(patsubst tests/fuzz/%.cpp,%,$(wildcard tests/fuzz/*.cpp)))
 fuzz_sources := $(filter-out data/story_%,$(wildcard engine/core/*.cpp engine/io/*.cpp data/*.cpp data/bpe/*.cpp)) engine/kernels/kernel.cpp \
   model/config.cpp model/hf_config.cpp model/hf_config_keys.cpp tools/common/cli.cpp tools/common/config_file.cpp \
-  tools/common/option_state.cpp tools/common/run_tool.cpp tests/fuzz/fuzz.cpp
+  tools/common/option_state.cpp tools/common/run_tool.cpp tests/fuzz/fuzz.cpp tests/support/temp_dir.cpp
 fuzz_base := build/fuzz
 fuzz_objects := $(fuzz_sources:%.cpp=$(fuzz_base)/objects/%.o)
 fuzz_flags := -std=c++20 -O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all \

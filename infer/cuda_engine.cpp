@@ -1,6 +1,6 @@
 // Decoding on a CUDA device: five launches a layer (engine/kernels/decode_cuda.h). Prompts go through the same kernels,
-// a block of tokens at once. A step is recorded and then
-// launched as a whole, and so are prompts of a length that comes up again.
+// a block of tokens at once. A step is recorded and then launched as a whole, and so are prompts of a length that comes
+// up again.
 #include <algorithm>
 #include <compare>
 #include <map>

@@ -1,5 +1,5 @@
-// What runs a Decoder's tokens: the threads of the processor (infer/cpu_engine.h) or a CUDA device
-// (infer/cuda_engine.h). It owns the weights in its own layout, the key-value cache and the logits; the Decoder has
+// What runs a Decoder's tokens: the threads of the processor (infer/cpu_engine.cpp) or a CUDA device
+// (infer/cuda_engine.cpp). It owns the weights in its own layout, the key-value cache and the logits; the Decoder has
 // checked what it asks for and counts the positions.
 #pragma once
 

@@ -11,6 +11,7 @@
 #include "engine/core/error.h"
 #include "engine/kernels/kernels.h"
 #include "tests/support/cuda_runs.h"
+#include "tests/support/error_of.h"
 #include "tests/support/shared.h"
 
 namespace taper::test {
@@ -39,16 +40,6 @@ struct Work {
     return all;
   }
 };
-
-template <class Call>
-std::string error_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 TEST_CASE("cuda graph: a launch gives the bits of separate launches, and reads what is in memory then") {
   SKIP_WITHOUT_CUDA();

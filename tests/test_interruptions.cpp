@@ -18,19 +18,6 @@ using Arguments = std::vector<std::string>;
 
 namespace {
 
-Arguments tiny_pretrain(const PreparedStories& stories, const std::string& output, int steps) {
-  return {"--data",         stories.data(),
-          "--output",       stories.path(output),
-          "--steps",        std::to_string(steps),
-          "--width",        "16",
-          "--layers",       "1",
-          "--heads",        "2",
-          "--context",      "16",
-          "--threads",      "1",
-          "--batch-tokens", "64",
-          "--json"};
-}
-
 // As a shell runs it: "$0" is the program, "$@" its arguments.
 ProcessResult in_shell(const std::string& script, const std::string& program, const Arguments& arguments,
                        const ProcessOptions& options = {}) {

@@ -30,19 +30,9 @@ class ShortRuns {
   static constexpr int64_t kSteps = 24;
 
   ProcessResult call(const std::string& output, const std::string& flag, double kill_after_s) const {
-    std::vector<std::string> arguments = {"--data",         stories_.data(),
-                                          "--output",       stories_.path(output),
-                                          "--steps",        std::to_string(kSteps),
-                                          "--width",        "16",
-                                          "--layers",       "1",
-                                          "--heads",        "2",
-                                          "--context",      "16",
-                                          "--batch-tokens", "64",
-                                          "--save-every",   "1",
-                                          "--eval-every",   "6",
-                                          "--variant",      "all",
-                                          "--threads",      "1",
-                                          "--quiet",        "--json"};
+    std::vector<std::string> arguments = tiny_pretrain(stories_, output, kSteps);
+    for (const char* more : {"--save-every", "1", "--eval-every", "6", "--variant", "all", "--quiet"})
+      arguments.push_back(more);
     if (!flag.empty()) arguments.push_back(flag);
     ProcessOptions options;
     options.timeout_s = kill_after_s;

@@ -10,10 +10,12 @@
 #include "engine/core/error.h"
 #include "engine/io/float16.h"
 #include "engine/io/safetensors.h"
+#include "tests/support/error_of.h"
 #include "tests/support/shared.h"
 #include "tests/support/temp_dir.h"
 
 using namespace taper;
+using test::error_of;
 
 namespace {
 
@@ -56,16 +58,6 @@ std::string one(const std::string& name, const std::string& dtype, const std::st
 }
 
 std::string nested(int depth) { return std::string(static_cast<size_t>(depth), '['); }
-
-template <class Call>
-std::string error_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 

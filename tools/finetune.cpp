@@ -140,10 +140,9 @@ Transformer first_model(const Options& options, const OpenedData& data, const Co
   return with_norms_in_turn(source, data.tokenizer.end_of_text().value_or(-1));
 }
 
-Transformer resumed_model(const Options& options, const OpenedData& data, const CommonOptions& common,
-                          std::optional<FolderLock>& lock) {
-  lock.emplace(options.run.prepare_folder());
-  Transformer model = load_resumed_model(options.run.output, parse_precision(common));
+Transformer resumed_model(const Options& options, const fs::path& checkpoint, const OpenedData& data,
+                          const CommonOptions& common) {
+  Transformer model = load_model(checkpoint, parse_precision(common));
   const Variant variant = options.is_fakeln() ? Variant::all : options.norm_variant();
   require_usage(model.config().variant() == variant,
                 "--variant: another than the run's; got {}, want that of {}/config.json", options.variant,
@@ -171,18 +170,24 @@ int run(int argc, char** argv) {
       options.norm_variant(), options.is_fakeln() ? std::optional(kFakeLnAuxiliary) : std::nullopt);
   const OpenedData data(options.run.data);
   std::optional<FolderLock> lock;
-  Transformer model = options.run.resumes ? resumed_model(options, data, common, lock)
+  fs::path checkpoint;
+  if (options.run.resumes) {
+    lock.emplace(options.run.prepare_folder());
+    checkpoint = checkpoint_to_resume(options.run.output);
+  }
+  Transformer model = options.run.resumes ? resumed_model(options, checkpoint, data, common)
                                           : first_model(options, data, common, device, lock);
   model.move_to(device);
   if (stop_requested()) return 0;
-  const RunOptions run = options.run.run_options("finetune", common, window_of(options, model.config()));
-  if (run.resumes) check_run_config(cli, run);
+  RunOptions run = options.run.run_options("finetune", common, window_of(options, model.config()));
+  run.checkpoint = checkpoint;
+  if (options.run.resumes) check_run_config(cli, run);
   if (options.is_fakeln()) {
     trainer_options.fakeln = options.fakeln.schedule(model.config().layers, options.schedule.steps());
     trainer_options.ema_decay = options.fakeln.momentum;
   }
   Trainer trainer(model, trainer_options);
-  if (!run.resumes) write_run_config(cli, run);
+  if (!options.run.resumes) write_run_config(cli, run);
   return train_and_report(model, trainer, data, options.run, run, common, [&](nlohmann::ordered_json& summary) {
     summary["variant"] = options.variant;
     summary["valid_loss_before"] = loss_before(run.folder);

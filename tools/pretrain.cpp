@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "engine/core/error.h"
+#include "model/model_folder.h"
 #include "tools/common/cli.h"
 #include "tools/common/device.h"
 #include "tools/common/run_flags.h"
@@ -14,14 +15,14 @@ namespace taper {
 namespace {
 
 // A resumed run must be the run that was begun.
-Transformer resumed_model(const std::string& folder, const ModelConfig& config, Precision precision) {
-  Transformer model = load_resumed_model(folder, precision);
+Transformer resumed_model(const RunOptions& run, const ModelConfig& config, Precision precision) {
+  Transformer model = load_model(run.checkpoint, precision);
   ModelConfig saved = model.config();
   saved.gate = config.gate;
   saved.step = config.step;
   require_usage(config_to_json(saved) == config_to_json(config),
                 "resume: the options describe another model than the newest checkpoint; use --config {}/config.json",
-                folder);
+                run.folder.string());
   return model;
 }
 
@@ -57,20 +58,21 @@ int run(int argc, char** argv) {
   set_norm_start(trainer_options, norm_start);
   const OpenedData data(flags.data);
   const ModelConfig config = model_config(model_options, data.tokenizer.vocab_size());
-  const RunOptions run = flags.run_options("pretrain", common, config.context);
+  RunOptions run = flags.run_options("pretrain", common, config.context);
   data.check_windows(config.context, run.seed);
   std::optional<FolderLock> lock;
-  if (run.resumes) {
+  if (flags.resumes) {
     lock.emplace(flags.prepare_folder());
     check_run_config(cli, run);
+    run.checkpoint = checkpoint_to_resume(flags.output);
   }
 
   const Precision precision = parse_precision(common);
-  Transformer model = run.resumes ? resumed_model(flags.output, config, precision) : Transformer(config, precision);
-  if (!run.resumes) model.initialise(common.seed);
+  Transformer model = flags.resumes ? resumed_model(run, config, precision) : Transformer(config, precision);
+  if (!flags.resumes) model.initialise(common.seed);
   model.move_to(device);
   Trainer trainer(model, trainer_options);
-  if (!run.resumes) {
+  if (!flags.resumes) {
     // Now that there is memory for the model, so that --overwrite deletes no run for one that cannot begin.
     lock.emplace(flags.prepare_folder());
     write_run_config(cli, run);

@@ -46,7 +46,7 @@ class Loop {
         progress_(steps_, options.evaluate_every, options.is_quiet),
         tokens_(Tensor::empty({options.batch_windows, context_}, Dtype::i32)),
         targets_(Tensor::empty({options.batch_windows, context_}, Dtype::i32)) {
-    if (options.resumes) resume();
+    if (!options.checkpoint.empty()) resume();
     metrics_.emplace(options.folder, trainer.next_step());
   }
 
@@ -72,14 +72,11 @@ class Loop {
 
  private:
   void resume() {
-    // Who loaded the model's parameters has heard which are damaged.
-    const auto checkpoint = newest_checkpoint(options_.folder, [](const std::string&) {});
-    require_usage(checkpoint.has_value(), "resume: {} has no whole checkpoint", options_.folder.string());
-    const DataPosition position = load_training_state(*checkpoint, trainer_);
+    const DataPosition position = load_training_state(options_.checkpoint, trainer_);
     require_usage(position.seed == options_.seed, "seed: another than the run's; got {}, want {}", options_.seed,
                   position.seed);
     sampler_.seek(position.windows);
-    progress_.say(fmt::format("resumed from {}", checkpoint->string()));
+    progress_.say(fmt::format("resumed from {}", options_.checkpoint.string()));
   }
 
   void take_step() {

@@ -42,7 +42,7 @@ struct RunOptions {
   int64_t evaluate_tokens = 65536;  // of the evaluations on the way; 0: all. The last one takes all
   int64_t save_every = 0;           // steps; 0: at the end alone
   CheckpointKeeping keeping;
-  bool resumes = false;
+  std::filesystem::path checkpoint;  // of the run, to go on from, as newest_checkpoint() found it; empty: a new run
   bool is_quiet = false;
   std::string resume_hint;  // the command that goes on with this run, for the message after a signal
   // Called after each evaluation with a finite loss, with the number of updates: prints samples, for instance.

@@ -12,6 +12,7 @@
 #include "engine/kernels/cuda/gpu.h"
 #include "tests/emulation/access_checker.h"
 #include "tests/emulation/schedule.h"
+#include "tests/support/error_of.h"
 #include "tests/support/shared.h"
 
 namespace taper::test {
@@ -24,16 +25,6 @@ Tensor on_device(const std::vector<float>& values) {
 }
 Tensor unset(int64_t n) { return Tensor::empty({n}, Dtype::f32, Device::cuda); }
 float* floats(const Tensor& t) { return static_cast<float*>(t.raw()); }
-
-template <class Call>
-std::string error_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 template <class... P, class... A>
 std::string error_of_kernel(void (*kernel)(P...), unsigned threads, A... args) {

@@ -6,32 +6,16 @@
 
 #include <cstdio>
 
+#include "tests/support/temp_dir.h"
+
 namespace taper::fuzz {
-namespace {
-
-// In memory where the system has such a place: each input is written once and read once.
-class Folder {
- public:
-  Folder() {
-    const std::filesystem::path memory = "/dev/shm";
-    std::string pattern = ((std::filesystem::is_directory(memory) ? memory : std::filesystem::temp_directory_path()) /
-                           "taper-fuzz-XXXXXX")
-                              .string();
-    expect(mkdtemp(pattern.data()) != nullptr, "a folder for the inputs");
-    path = pattern;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
-  }
-  std::filesystem::path path;
-};
-
-}  // namespace
 
 std::filesystem::path input_path(const std::string& name) {
-  static const Folder folder;
-  return folder.path / name;
+  // In memory where the system has such a place: each input is written once and read once.
+  static const std::filesystem::path memory = "/dev/shm";
+  static const test::TempDir folder(std::filesystem::is_directory(memory) ? memory
+                                                                          : std::filesystem::temp_directory_path());
+  return folder / name;
 }
 
 std::filesystem::path write_input(const std::string& name, std::string_view bytes) {

@@ -20,6 +20,19 @@ PreparedStories::PreparedStories() {
   call("prepare", {"--tokenizer", path("tokenizer"), "--input", file, "--valid-fraction", "0.2", "--output", data()});
 }
 
+std::vector<std::string> tiny_pretrain(const PreparedStories& stories, const std::string& output, int64_t steps) {
+  return {"--data",         stories.data(),
+          "--output",       stories.path(output),
+          "--steps",        std::to_string(steps),
+          "--width",        "16",
+          "--layers",       "1",
+          "--heads",        "2",
+          "--context",      "16",
+          "--threads",      "1",
+          "--batch-tokens", "64",
+          "--json"};
+}
+
 std::vector<std::string> tiny_experiment(const PreparedStories& stories, const std::string& output, int steps) {
   return {"--data",
           stories.data(),

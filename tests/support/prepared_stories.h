@@ -1,6 +1,7 @@
 // A prepared folder of a few thousand tokens, made by the programs themselves, with a vocabulary of 270.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ class PreparedStories {
   TempDir folder_;
 };
 
+// Options of pretrain that make its model tiny, on one thread.
+std::vector<std::string> tiny_pretrain(const PreparedStories& stories, const std::string& output, int64_t steps);
 // Options of an experiment that make its models tiny.
 std::vector<std::string> tiny_experiment(const PreparedStories& stories, const std::string& output, int steps);
 

@@ -9,8 +9,8 @@
 
 namespace taper::test {
 
-TempDir::TempDir() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "taper-test-XXXXXX").string();
+TempDir::TempDir(const std::filesystem::path& above) {
+  std::string pattern = (above / "taper-test-XXXXXX").string();
   require(mkdtemp(pattern.data()) != nullptr, "{}: cannot make a folder for the test", pattern);
   path_ = pattern;
 }

@@ -8,7 +8,7 @@ namespace taper::test {
 
 class TempDir {
  public:
-  TempDir();
+  explicit TempDir(const std::filesystem::path& above = std::filesystem::temp_directory_path());
   ~TempDir();
   TempDir(const TempDir&) = delete;
   TempDir& operator=(const TempDir&) = delete;

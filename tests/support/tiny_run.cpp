@@ -74,10 +74,10 @@ TinyRun::TinyRun(const std::filesystem::path& data_folder)
 
 RunResult TinyRun::run(const std::filesystem::path& folder, bool resumes) {
   options.folder = folder;
-  options.resumes = resumes;
   const FolderLock lock = prepare_run_folder(folder, resumes ? OutputUse::resume : OutputUse::refuse);
   const auto checkpoint = resumes ? newest_checkpoint(folder, [](const std::string&) {}) : std::nullopt;
   require(checkpoint.has_value() == resumes, "{}: no whole checkpoint", folder.string());
+  options.checkpoint = checkpoint.value_or("");
   Transformer model = resumes ? load_model(*checkpoint, precision) : Transformer(config, precision);
   if (!resumes) model.initialise(options.seed);
   Trainer it(model, trainer);

@@ -33,7 +33,7 @@ struct TinyRun {
   ModelConfig config;
   Precision precision = Precision::f32;
   TrainerOptions trainer;
-  RunOptions options;  // folder and resumes are set by run()
+  RunOptions options;  // folder and checkpoint are set by run()
 };
 
 }  // namespace taper::test

@@ -86,7 +86,6 @@ RunOptions RunFlags::run_options(const std::string& program, const CommonOptions
   run.evaluate_tokens = evaluate_tokens;
   run.save_every = save_every;
   run.keeping = keeping;
-  run.resumes = resumes;
   run.is_quiet = common.quiet;
   run.resume_hint = fmt::format("{} --config {} --resume", program, (run.folder / kRunSettingsFile).string());
   return run;
@@ -110,10 +109,10 @@ void OpenedData::check_windows(int64_t context, uint64_t seed) const {
   BatchSampler(train, context, seed);
 }
 
-Transformer load_resumed_model(const std::string& folder, Precision precision) {
+std::filesystem::path checkpoint_to_resume(const std::string& folder) {
   const auto checkpoint = newest_checkpoint(folder, print_message);
   require_usage(checkpoint.has_value(), "resume: {} has no whole checkpoint", folder);
-  return load_model(*checkpoint, precision);
+  return *checkpoint;
 }
 
 int train_and_report(Transformer& model, Trainer& trainer, const OpenedData& data, const RunFlags& flags,

@@ -47,8 +47,8 @@ struct OpenedData {
   void check_windows(int64_t context, uint64_t seed) const;
 };
 
-// The model of the newest checkpoint in `folder` that is whole; damaged ones are named before that.
-Transformer load_resumed_model(const std::string& folder, Precision precision);
+// The newest checkpoint in `folder` that is whole; damaged ones are named before that.
+std::filesystem::path checkpoint_to_resume(const std::string& folder);
 
 // Runs, between the plan on stderr and the summary; `more` may add keys to the summary, which goes to summary.json and
 // stdout. Returns the exit code.
