@@ -10,7 +10,7 @@ constexpr int64_t kWide = 4;  // bytes of the residual stream, of gradients of p
 class Costs {
  public:
   Costs(const ModelConfig& config, int64_t batch, Dtype product, double gate)
-      : config_(config), batch_(batch), rows_(batch * config.context), narrow_(size_of(product)), gate_(gate) {}
+      : config_(config), rows_(batch * config.context), narrow_(size_of(product)), gate_(gate) {}
 
   std::vector<KernelCost> all() {
     add_norms();
@@ -114,7 +114,7 @@ class Costs {
   }
 
   const ModelConfig& config_;
-  const int64_t batch_, rows_, narrow_;
+  const int64_t rows_, narrow_;
   const double gate_;
   std::vector<KernelCost> costs_;
 };
