@@ -20,7 +20,7 @@ struct DotPanels {
   TAPER_INLINE static void add(F32x16& sum, const Step& step, const Input* x) {
     int32_t both;
     std::memcpy(&both, x, sizeof both);
-    sum = (F32x16)_mm512_dpbf16_ps((__m512)sum, step, (__m512bh)_mm512_set1_epi32(both));
+    sum.part[0] = (F32)_mm512_dpbf16_ps((__m512)sum.part[0], step, (__m512bh)_mm512_set1_epi32(both));
   }
 };
 

@@ -13,7 +13,7 @@ struct F32Panels {
   static constexpr int kColumns = 1;
   using Step = F32x16;
   TAPER_INLINE static void read(Step& step, const Weight* w) { load(step, w); }
-  TAPER_INLINE static void add(F32x16& sum, const Step& step, const Input* x) { sum += step * x[0]; }
+  TAPER_INLINE static void add(F32x16& sum, const Step& step, const Input* x) { add_product(sum, step, x[0]); }
 };
 
 // bf16 weights widened to f32, exactly; x stays f32.
@@ -25,14 +25,16 @@ struct WidenedPanels {
     F32x16 first, second;
   };
   TAPER_INLINE static void read(Step& step, const Weight* w) {
-    U32x16 both;
-    load(both, w);
-    step.first = (F32x16)(both << 16);
-    step.second = (F32x16)(both & 0xffff0000u);
+    unrolled<kRegisters>([&](auto i) {
+      U32 both;
+      std::memcpy(&both, w + i * kColumns * kRegisterLanes, sizeof both);
+      step.first.part[i] = (F32)(both << 16);
+      step.second.part[i] = (F32)(both & 0xffff0000u);
+    });
   }
   TAPER_INLINE static void add(F32x16& sum, const Step& step, const Input* x) {
-    sum += step.first * x[0];
-    sum += step.second * x[1];
+    add_product(sum, step.first, x[0]);
+    add_product(sum, step.second, x[1]);
   }
 };
 
@@ -45,11 +47,11 @@ struct Tile {
 
   TAPER_INLINE static void add_step(F32x16 (&sum)[R][P], const Input* x, int64_t x_stride, const Weight* w,
                                     int64_t panel_stride) {
-    for (int p = 0; p < P; ++p) {
+    unrolled<P>([&](auto p) {
       typename Panels::Step step;
       Panels::read(step, w + p * panel_stride);
-      for (int r = 0; r < R; ++r) Panels::add(sum[r][p], step, x + r * x_stride);
-    }
+      unrolled<R>([&](auto r) { Panels::add(sum[r][p], step, x + r * x_stride); });
+    });
   }
 
   // sum[r][p] over one slice of k columns.
@@ -62,9 +64,10 @@ struct Tile {
       add_step(odd, x + j + kStep, x_stride, w + (j + kStep) * kPanelRows, panel_stride);
     }
     if (j < k) add_step(even, x + j, x_stride, w + j * kPanelRows, panel_stride);
-    for (int r = 0; r < R; ++r) {
-      for (int p = 0; p < P; ++p) sum[r][p] = even[r][p] + odd[r][p];
-    }
+    unrolled<R * P>([&](auto i) {
+      sum[i / P][i % P] = even[i / P][i % P];
+      sum[i / P][i % P] += odd[i / P][i % P];
+    });
   }
 
   // Slices as a balanced tree.
@@ -75,9 +78,7 @@ struct Tile {
     const int64_t half = slices / 2 * k;
     tree(sum, x, x_stride, w, panel_stride, k, slices / 2);
     tree(right, x + half, x_stride, w + half * kPanelRows, panel_stride, k, slices / 2);
-    for (int r = 0; r < R; ++r) {
-      for (int p = 0; p < P; ++p) sum[r][p] += right[r][p];
-    }
+    unrolled<R * P>([&](auto i) { sum[i / P][i % P] += right[i / P][i % P]; });
   }
 
   // P panels from `panel` on, R rows from `row` on.
@@ -90,17 +91,15 @@ struct Tile {
     } else {
       tree(sum, x, a.x_stride, w, a.panel_stride, a.k, a.slices);
     }
-    for (int r = 0; r < R; ++r) {
-      float* y = a.y + (row + r) * a.y_stride + panel * kPanelRows;
-      for (int p = 0; p < P; ++p) {
-        if (a.bias) {
-          F32x16 bias;
-          load(bias, a.bias + (panel + p) * kPanelRows);
-          sum[r][p] += bias;
-        }
-        store(y + p * kPanelRows, sum[r][p]);
+    unrolled<R * P>([&](auto i) {
+      constexpr int r = i / P, p = i % P;
+      if (a.bias) {
+        F32x16 bias;
+        load(bias, a.bias + (panel + p) * kPanelRows);
+        sum[r][p] += bias;
       }
-    }
+      store(a.y + (row + r) * a.y_stride + (panel + p) * kPanelRows, sum[r][p]);
+    });
   }
 };
 

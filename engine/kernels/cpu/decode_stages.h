@@ -51,7 +51,7 @@ TAPER_INLINE float mean_square(const float* h, float mean, int64_t n) {
       F32x16 v;
       load(v, h + c + 16 * i);
       v -= centre;
-      sums[i] += v * v;
+      add_product(sums[i], v, v);
     }
   }
   sums[0] += sums[1];
@@ -137,7 +137,7 @@ TAPER_INLINE void softmax_row(float* scores, int64_t count, int64_t padded, floa
   for (int64_t j = kPanelRows; j < filled; j += kPanelRows) {
     F32x16 s;
     load(s, scores + j);
-    greatest = greatest < s ? s : greatest;
+    raise_to(greatest, s);
   }
   const float top = max_lanes(greatest);
   F32x16 sums = {};

@@ -1,9 +1,10 @@
-// Sixteen lanes in the compiler's vector type: one register, two or four, as the instruction set has it. Included only
-// by files compiled for one instruction set.
+// Sixteen lanes in as many registers as the instruction set needs: one, two or four. Included only by files compiled
+// for one instruction set.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "engine/core/dtype.h"
 #include "engine/kernels/decode.h"
@@ -11,20 +12,67 @@
 namespace taper::cpu::TAPER_ISA {
 namespace {
 
-typedef float F32x16 __attribute__((vector_size(64)));
-typedef uint32_t U32x16 __attribute__((vector_size(64)));
-
 #define TAPER_INLINE [[gnu::always_inline]] inline
 
-template <class Vector>
-TAPER_INLINE void load(Vector& v, const void* from) {
-  std::memcpy(&v, from, sizeof v);
+#if defined(__AVX512F__)
+inline constexpr int kRegisterLanes = 16;
+#elif defined(__AVX2__)
+inline constexpr int kRegisterLanes = 8;
+#else
+inline constexpr int kRegisterLanes = 4;
+#endif
+inline constexpr int kRegisters = 16 / kRegisterLanes;
+
+typedef float F32 __attribute__((vector_size(4 * kRegisterLanes)));
+typedef int32_t I32 __attribute__((vector_size(4 * kRegisterLanes)));
+typedef uint32_t U32 __attribute__((vector_size(4 * kRegisterLanes)));
+
+// body(0) to body(kCount - 1), written out one after the other: what is indexed by them can stay in registers.
+template <int kCount, class Body>
+TAPER_INLINE void unrolled(Body&& body) {
+  [&]<int... kIndices>(std::integer_sequence<int, kIndices...>) {
+    (body(std::integral_constant<int, kIndices>{}), ...);
+  }
+  (std::make_integer_sequence<int, kCount>{});
 }
-template <class Vector>
-TAPER_INLINE void store(void* to, const Vector& v) {
-  std::memcpy(to, &v, sizeof v);
+
+// Not the compiler's vector of 64 bytes: where registers are narrower, g++ keeps that in memory, and decoding takes
+// five times as long.
+struct F32x16 {
+  F32 part[kRegisters];
+};
+
+// body(part of each), register by register.
+template <class Body, class... Vectors>
+TAPER_INLINE void by_register(Body&& body, Vectors&... vectors) {
+  unrolled<kRegisters>([&](auto i) { body(vectors.part[i]...); });
 }
-TAPER_INLINE void splat(F32x16& v, float x) { v = F32x16{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}; }
+
+TAPER_INLINE void load(F32x16& v, const float* from) {
+  unrolled<kRegisters>([&](auto i) { std::memcpy(&v.part[i], from + i * kRegisterLanes, sizeof(F32)); });
+}
+TAPER_INLINE void store(float* to, const F32x16& v) {
+  unrolled<kRegisters>([&](auto i) { std::memcpy(to + i * kRegisterLanes, &v.part[i], sizeof(F32)); });
+}
+TAPER_INLINE void splat(F32x16& v, float x) {
+  by_register([&](F32& a) { a = x - F32{}; }, v);
+}
+TAPER_INLINE void operator+=(F32x16& a, const F32x16& b) {
+  by_register([](F32& a, const F32& b) { a += b; }, a, b);
+}
+TAPER_INLINE void operator-=(F32x16& a, const F32x16& b) {
+  by_register([](F32& a, const F32& b) { a -= b; }, a, b);
+}
+// sum += a b, rounded once where the instruction set can.
+TAPER_INLINE void add_product(F32x16& sum, const F32x16& a, const F32x16& b) {
+  by_register([](F32& sum, const F32& a, const F32& b) { sum += a * b; }, sum, a, b);
+}
+TAPER_INLINE void add_product(F32x16& sum, const F32x16& a, float b) {
+  by_register([&](F32& sum, const F32& a) { sum += a * b; }, sum, a);
+}
+TAPER_INLINE void raise_to(F32x16& a, const F32x16& b) {
+  by_register([](F32& a, const F32& b) { a = a < b ? b : a; }, a, b);
+}
 
 TAPER_INLINE float sum_lanes(const F32x16& v) {
   float t[16];
