@@ -25,7 +25,7 @@ struct WidenedPanels {
     F32x16 first, second;
   };
   TAPER_INLINE static void read(Step& step, const Weight* w) {
-    unrolled<kRegisters>([&](auto i) {
+    unrolled<kRegisters>([&](auto i) TAPER_INLINE_LAMBDA {
       U32 both;
       std::memcpy(&both, w + i * kColumns * kRegisterLanes, sizeof both);
       step.first.part[i] = (F32)(both << 16);
@@ -47,10 +47,10 @@ struct Tile {
 
   TAPER_INLINE static void add_step(F32x16 (&sum)[R][P], const Input* x, int64_t x_stride, const Weight* w,
                                     int64_t panel_stride) {
-    unrolled<P>([&](auto p) {
+    unrolled<P>([&](auto p) TAPER_INLINE_LAMBDA {
       typename Panels::Step step;
       Panels::read(step, w + p * panel_stride);
-      unrolled<R>([&](auto r) { Panels::add(sum[r][p], step, x + r * x_stride); });
+      unrolled<R>([&](auto r) TAPER_INLINE_LAMBDA { Panels::add(sum[r][p], step, x + r * x_stride); });
     });
   }
 
@@ -64,7 +64,7 @@ struct Tile {
       add_step(odd, x + j + kStep, x_stride, w + (j + kStep) * kPanelRows, panel_stride);
     }
     if (j < k) add_step(even, x + j, x_stride, w + j * kPanelRows, panel_stride);
-    unrolled<R * P>([&](auto i) {
+    unrolled<R * P>([&](auto i) TAPER_INLINE_LAMBDA {
       sum[i / P][i % P] = even[i / P][i % P];
       sum[i / P][i % P] += odd[i / P][i % P];
     });
@@ -78,7 +78,7 @@ struct Tile {
     const int64_t half = slices / 2 * k;
     tree(sum, x, x_stride, w, panel_stride, k, slices / 2);
     tree(right, x + half, x_stride, w + half * kPanelRows, panel_stride, k, slices / 2);
-    unrolled<R * P>([&](auto i) { sum[i / P][i % P] += right[i / P][i % P]; });
+    unrolled<R * P>([&](auto i) TAPER_INLINE_LAMBDA { sum[i / P][i % P] += right[i / P][i % P]; });
   }
 
   // P panels from `panel` on, R rows from `row` on.
@@ -91,7 +91,7 @@ struct Tile {
     } else {
       tree(sum, x, a.x_stride, w, a.panel_stride, a.k, a.slices);
     }
-    unrolled<R * P>([&](auto i) {
+    unrolled<R * P>([&](auto i) TAPER_INLINE_LAMBDA {
       constexpr int r = i / P, p = i % P;
       if (a.bias) {
         F32x16 bias;

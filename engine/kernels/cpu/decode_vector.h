@@ -13,6 +13,7 @@ namespace taper::cpu::TAPER_ISA {
 namespace {
 
 #define TAPER_INLINE [[gnu::always_inline]] inline
+#define TAPER_INLINE_LAMBDA __attribute__((always_inline))  // behind the parameters: of large ones g++ makes calls
 
 #if defined(__AVX512F__)
 inline constexpr int kRegisterLanes = 16;
@@ -30,7 +31,7 @@ typedef uint32_t U32 __attribute__((vector_size(4 * kRegisterLanes)));
 // body(0) to body(kCount - 1), written out one after the other: what is indexed by them can stay in registers.
 template <int kCount, class Body>
 TAPER_INLINE void unrolled(Body&& body) {
-  [&]<int... kIndices>(std::integer_sequence<int, kIndices...>) {
+  [&]<int... kIndices>(std::integer_sequence<int, kIndices...>) TAPER_INLINE_LAMBDA {
     (body(std::integral_constant<int, kIndices>{}), ...);
   }
   (std::make_integer_sequence<int, kCount>{});
@@ -45,33 +46,35 @@ struct F32x16 {
 // body(part of each), register by register.
 template <class Body, class... Vectors>
 TAPER_INLINE void by_register(Body&& body, Vectors&... vectors) {
-  unrolled<kRegisters>([&](auto i) { body(vectors.part[i]...); });
+  unrolled<kRegisters>([&](auto i) TAPER_INLINE_LAMBDA { body(vectors.part[i]...); });
 }
 
 TAPER_INLINE void load(F32x16& v, const float* from) {
-  unrolled<kRegisters>([&](auto i) { std::memcpy(&v.part[i], from + i * kRegisterLanes, sizeof(F32)); });
+  unrolled<kRegisters>([&](auto i)
+                           TAPER_INLINE_LAMBDA { std::memcpy(&v.part[i], from + i * kRegisterLanes, sizeof(F32)); });
 }
 TAPER_INLINE void store(float* to, const F32x16& v) {
-  unrolled<kRegisters>([&](auto i) { std::memcpy(to + i * kRegisterLanes, &v.part[i], sizeof(F32)); });
+  unrolled<kRegisters>([&](auto i)
+                           TAPER_INLINE_LAMBDA { std::memcpy(to + i * kRegisterLanes, &v.part[i], sizeof(F32)); });
 }
 TAPER_INLINE void splat(F32x16& v, float x) {
-  by_register([&](F32& a) { a = x - F32{}; }, v);
+  by_register([&](F32& a) TAPER_INLINE_LAMBDA { a = x - F32{}; }, v);
 }
 TAPER_INLINE void operator+=(F32x16& a, const F32x16& b) {
-  by_register([](F32& a, const F32& b) { a += b; }, a, b);
+  by_register([](F32& a, const F32& b) TAPER_INLINE_LAMBDA { a += b; }, a, b);
 }
 TAPER_INLINE void operator-=(F32x16& a, const F32x16& b) {
-  by_register([](F32& a, const F32& b) { a -= b; }, a, b);
+  by_register([](F32& a, const F32& b) TAPER_INLINE_LAMBDA { a -= b; }, a, b);
 }
 // sum += a b, rounded once where the instruction set can.
 TAPER_INLINE void add_product(F32x16& sum, const F32x16& a, const F32x16& b) {
-  by_register([](F32& sum, const F32& a, const F32& b) { sum += a * b; }, sum, a, b);
+  by_register([](F32& sum, const F32& a, const F32& b) TAPER_INLINE_LAMBDA { sum += a * b; }, sum, a, b);
 }
 TAPER_INLINE void add_product(F32x16& sum, const F32x16& a, float b) {
-  by_register([&](F32& sum, const F32& a) { sum += a * b; }, sum, a);
+  by_register([&](F32& sum, const F32& a) TAPER_INLINE_LAMBDA { sum += a * b; }, sum, a);
 }
 TAPER_INLINE void raise_to(F32x16& a, const F32x16& b) {
-  by_register([](F32& a, const F32& b) { a = a < b ? b : a; }, a, b);
+  by_register([](F32& a, const F32& b) TAPER_INLINE_LAMBDA { a = a < b ? b : a; }, a, b);
 }
 
 TAPER_INLINE float sum_lanes(const F32x16& v) {
