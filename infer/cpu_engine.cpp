@@ -12,7 +12,7 @@ class CpuEngine final : public DecodeEngine {
  public:
   CpuEngine(const Transformer& model, const DecoderOptions& options)
       : weights_(model, options.plan, options.weights),
-        cache_(weights_.shape().config, options.sequences, weights_.kernels().weight_dtype),
+        cache_(weights_.shape().config, options.sequences, weights_.kernels().cache_dtype),
         threads_(thread_count()),
         workspace_(weights_, std::max(options.block, options.sequences),
                    options.all_logits ? std::max(options.block, options.sequences) : options.sequences, threads_),

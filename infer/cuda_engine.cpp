@@ -80,16 +80,16 @@ class CudaEngine final : public DecodeEngine {
         ws_(config_, row_capacity_, options.all_logits ? row_capacity_ : options.sequences),
         choice_(options.sequences, config_.vocab_size),
         step_positions_(static_cast<size_t>(options.sequences), -1) {
-    cache_.dtype = options.weights;
+    cache_.dtype = weights_.dtype();
     cache_.heads = config_.heads;
     cache_.kv_heads = config_.kv_heads;
     cache_.head_size = config_.head_size;
     cache_.context = config_.context;
-    cache_.stride = device_stride(config_.head_size, options.weights);
+    cache_.stride = device_stride(config_.head_size, cache_.dtype);
     // Zeros behind the heads are read and stay.
     for (Tensor* half : {&keys_, &values_}) {
       *half = Tensor::zeros({config_.layers, options.sequences * config_.kv_heads, config_.context, cache_.stride},
-                            options.weights, Device::cuda, "key-value cache");
+                            cache_.dtype, Device::cuda, "key-value cache");
     }
     scale_ = static_cast<float>(attention_options(config_).scale);
     host_logits_.resize(static_cast<size_t>(ws_.logits.numel()));

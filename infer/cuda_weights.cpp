@@ -51,10 +51,12 @@ DeviceMatrix CudaWeights::linear(const Transformer& model, const std::string& na
   return matrix(values_of(model, name + ".weight"), rows, k, bias);
 }
 
-CudaWeights::CudaWeights(const Transformer& model, Plan plan, Dtype weights) : dtype_(weights) {
+CudaWeights::CudaWeights(const Transformer& model, Plan plan, WeightType weights)
+    : dtype_(weights == WeightType::bf16 ? Dtype::bf16 : Dtype::f32) {
   check_decodable(model, plan);
-  require(weights == Dtype::f32 || weights == Dtype::bf16, "decode: weights of dtype {}; want f32 or bf16",
-          to_string(weights));
+  require_usage(weights != WeightType::int8,
+                "decode: int8 weights are read by the processor alone; want f32 or bf16 "
+                "on the device");
   const ModelConfig& config = model.config();
   require(config.head_size <= kMaxDeviceHeadSize, "decode: heads of {} on the device; want at most {}",
           config.head_size, kMaxDeviceHeadSize);

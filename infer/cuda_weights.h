@@ -19,14 +19,15 @@ struct CudaLayer {
 
 class CudaWeights {
  public:
-  // The dtype of matrices is f32 or bf16. Error as check_decodable() (infer/decode_norm.h).
-  CudaWeights(const Transformer& model, Plan plan, Dtype weights);
+  // Matrices are f32 or bf16: UsageError for int8. Error as check_decodable() (infer/decode_norm.h).
+  CudaWeights(const Transformer& model, Plan plan, WeightType weights);
 
   std::vector<CudaLayer> layers;
   DecodeNorm final_norm;
   DeviceMatrix unembedding, wte, wpe;  // wte is the unembedding where these are tied; wpe absent with rotary positions
   const float* cos = nullptr;          // [context, D/2]; absent without
   const float* sin = nullptr;
+  Dtype dtype() const { return dtype_; }
   int64_t matrix_bytes() const { return matrix_bytes_; }  // of those a step reads whole
 
  private:

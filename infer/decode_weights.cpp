@@ -23,8 +23,8 @@ const float* values_of(const Transformer& model, const std::string& name) {
 
 }  // namespace
 
-DecodeShape::DecodeShape(const ModelConfig& config_, Dtype weights) : config(config_), is_bf16(weights == Dtype::bf16) {
-  const int64_t column_step = is_bf16 ? 2 : 1;
+DecodeShape::DecodeShape(const ModelConfig& config_, WeightType weights_) : config(config_), weights(weights_) {
+  const int64_t column_step = weights == WeightType::bf16 ? 2 : 1;
   groups = greatest_power(kMaxSlices, [&](int count) {
     return config.kv_heads % count == 0 && config.heads / count * config.head_size % column_step == 0;
   });
@@ -55,7 +55,7 @@ struct DecodeWeights::Packer {
     packed.rows = rows;
     packed.k = k_padded;
     const int64_t begin = used;
-    used += round_up(rows * k_padded * size_of(weights.kernels_.weight_dtype), kCacheLine);
+    used += round_up(rows * k_padded * size_of(weights.kernels_.weight_type), kCacheLine);
     if (is_counting) return packed;
     packed.data = weights.memory_.data() + begin;
     fill(packed, source, k, pieces);
@@ -70,8 +70,9 @@ struct DecodeWeights::Packer {
   }
 
  private:
-  void fill(const PackedMatrix& packed, const float* source, int64_t k, const std::vector<Piece>& pieces) {
-    const int64_t element = size_of(weights.kernels_.weight_dtype);
+  void fill(PackedMatrix& packed, const float* source, int64_t k, const std::vector<Piece>& pieces) {
+    const WeightType type = weights.kernels_.weight_type;
+    std::vector<float> scales(static_cast<size_t>(packed.rows));
     std::vector<int64_t> origin(static_cast<size_t>(packed.rows), -1);
     for (const Piece& piece : pieces) {
       for (int64_t i = 0; i < piece.count; ++i) origin[static_cast<size_t>(piece.to + i)] = piece.from + i;
@@ -83,9 +84,11 @@ struct DecodeWeights::Packer {
           const int64_t row = origin[static_cast<size_t>(panel * kPanelRows + i)];
           rows[static_cast<size_t>(i)] = row < 0 ? nullptr : source + row * k;
         }
-        weights.kernels_.pack(packed.data + panel * kPanelRows * packed.k * element, packed.k, rows.data(), k);
+        weights.kernels_.pack(packed.data + panel * kPanelRows * packed.k * size_of(type),
+                              scales.data() + panel * kPanelRows, packed.k, rows.data(), k);
       }
     });
+    if (type == WeightType::int8) packed.scale = weights.keep(std::move(scales));
   }
 };
 
@@ -94,7 +97,7 @@ const float* DecodeWeights::keep(std::vector<float> values) {
   return vectors_.back().data();
 }
 
-DecodeWeights::DecodeWeights(const Transformer& model, Plan plan, Dtype weights)
+DecodeWeights::DecodeWeights(const Transformer& model, Plan plan, WeightType weights)
     : shape_(model.config(), weights), kernels_(decode_kernels(weights)) {
   const ModelConfig& config = model.config();
   check_decodable(model, plan);
@@ -165,7 +168,15 @@ void DecodeWeights::embed(float* h, int32_t token, int64_t position) const {
   const int64_t width = shape_.config.width;
   const float* word = wte_.data<float>() + token * width;
   const float* place = wpe_ ? wpe_.data<float>() + position * width : nullptr;
-  if (shape_.is_bf16) {
+  if (shape_.weights == WeightType::int8 && shape_.config.is_tied) {
+    const auto* column = reinterpret_cast<const int8_t*>(unembedding.data) + token / kPanelRows * kPanelRows * width +
+                         token % kPanelRows;
+    const float scale = unembedding.scale[token];
+    for (int64_t c = 0; c < width; ++c)
+      h[c] = scale * static_cast<float>(column[c * kPanelRows]) + (place ? place[c] : 0.0f);
+    return;
+  }
+  if (shape_.weights == WeightType::bf16) {
     for (int64_t c = 0; c < width; ++c) h[c] = float(bf16(word[c])) + (place ? float(bf16(place[c])) : 0.0f);
     return;
   }

@@ -16,8 +16,9 @@ namespace taper {
 
 struct PackedMatrix {
   std::byte* data = nullptr;
-  int64_t rows = 0;  // a multiple of kPanelRows
-  int64_t k = 0;     // columns with padding
+  int64_t rows = 0;              // a multiple of kPanelRows
+  int64_t k = 0;                 // columns with padding
+  const float* scale = nullptr;  // [rows]; int8 alone
   const float* bias = nullptr;
 
   int64_t panels() const { return rows / kPanelRows; }
@@ -26,7 +27,7 @@ struct PackedMatrix {
 struct LayerWeights {
   DecodeNorm norm1, norm2;
   PackedMatrix qkv;   // for each group of heads its rows of q, k and v, filled up to whole panels
-  PackedMatrix out;   // bias is added with the residual stream
+  PackedMatrix out;   // scale and bias are applied with the residual stream
   PackedMatrix up;    // gated: 16 rows of gate and 16 of up in turn
   PackedMatrix down;  // as out
 };
@@ -36,7 +37,7 @@ struct LayerWeights {
 // the others.
 struct DecodeShape {
   ModelConfig config;
-  bool is_bf16 = false;
+  WeightType weights = WeightType::f32;
 
   int groups = 1;
   int slices = 1;
@@ -47,7 +48,7 @@ struct DecodeShape {
   int64_t hidden = 0;       // F, up to whole panels
   int64_t vocabulary = 0;   // V, up to whole panels
 
-  DecodeShape(const ModelConfig& config, Dtype weights);
+  DecodeShape(const ModelConfig& config, WeightType weights);
   int64_t group_heads() const { return config.heads / groups; }
   int64_t group_kv_heads() const { return config.kv_heads / groups; }
   int64_t hidden_rows() const { return config.is_gated_mlp ? 2 * hidden : hidden; }  // of up
@@ -55,8 +56,8 @@ struct DecodeShape {
 
 class DecodeWeights {
  public:
-  // The dtype of the packed copy is f32 or bf16. Error as check_decodable() (infer/decode_norm.h).
-  DecodeWeights(const Transformer& model, Plan plan, Dtype weights);
+  // `weights`: of the packed copy. Error as check_decodable() (infer/decode_norm.h).
+  DecodeWeights(const Transformer& model, Plan plan, WeightType weights);
 
   const DecodeShape& shape() const { return shape_; }
   const DecodeKernels& kernels() const { return kernels_; }
@@ -64,7 +65,7 @@ class DecodeWeights {
   std::vector<LayerWeights> layers;
   DecodeNorm final_norm;
   PackedMatrix unembedding;
-  // One row of the embedding, as the model's precision has it.
+  // One row of the embedding, rounded as the weights are; with int8 only where it is the unembedding as well.
   void embed(float* h, int32_t token, int64_t position) const;
   const float* cos(int64_t position) const;  // [D/2]; null without rotary positions
   const float* sin(int64_t position) const;

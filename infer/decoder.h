@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/core/device.h"
+#include "engine/kernels/decode.h"
 #include "infer/plan.h"
 #include "infer/sampler.h"
 #include "model/transformer.h"
@@ -19,7 +20,7 @@ namespace taper {
 
 struct DecoderOptions {
   Plan plan = Plan::normed;
-  Dtype weights = Dtype::f32;  // f32 or bf16: of matrices and cache
+  WeightType weights = WeightType::f32;  // of matrices and cache; with int8 the cache is f32
   int64_t sequences = 1;
   int64_t block = 128;      // tokens of a prompt at once
   bool all_logits = false;  // feed() returns those of every token, not of the last alone; block bounds their number

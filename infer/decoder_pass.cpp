@@ -83,13 +83,13 @@ void DecoderPass::run() {
   embed();
   for (int64_t i = 0; i < shape_.config.layers; ++i) {
     const LayerWeights& layer = weights_.layers[static_cast<size_t>(i)];
-    residual_norm(layer.norm1, i == 0 ? nullptr : weights_.layers[static_cast<size_t>(i - 1)].down.bias, 1);
+    residual_norm(layer.norm1, i == 0 ? nullptr : &weights_.layers[static_cast<size_t>(i - 1)].down, 1);
     attention(i);
-    residual_norm(layer.norm2, layer.out.bias, 0);
+    residual_norm(layer.norm2, &layer.out, 0);
     mlp(layer);
   }
   if (first_logits_row_ == row_count_) return;
-  residual_norm(weights_.final_norm, weights_.layers.back().down.bias, 1, first_logits_row_);
+  residual_norm(weights_.final_norm, &weights_.layers.back().down, 1, first_logits_row_);
   unembed();
 }
 
@@ -102,14 +102,17 @@ void DecoderPass::embed() {
   }
 }
 
-void DecoderPass::residual_norm(const DecodeNorm& norm, const float* bias, int branch, int64_t first) {
+void DecoderPass::residual_norm(const DecodeNorm& norm, const PackedMatrix* source, int branch, int64_t first) {
   ResidualNorm a;
   a.h = stream_.h;
   a.h_stride = shape_.channels;
   a.parts = ws_.parts[branch];
   a.part_stride = ws_.part_stride;
-  a.part_count = part_count_;
-  a.bias = part_count_ == 0 ? nullptr : bias;
+  if (source) {
+    a.part_count = part_count_;
+    a.scale = source->scale;
+    a.bias = source->bias;
+  }
   a.norm = norm;
   a.x = stream_.x;
   a.x_stride = shape_.channels_k;
@@ -124,38 +127,40 @@ void DecoderPass::residual_norm(const DecodeNorm& norm, const float* bias, int b
   if (!owns_rows_) worker_.barrier();
 }
 
-void DecoderPass::product(float* y, int64_t y_stride, const std::byte* x, int64_t x_stride, const PackedMatrix& w,
-                          int64_t first_panel, int64_t panels, int64_t slices_of_k, int64_t first_slice,
-                          int64_t slice_count, const float* bias) const {
-  if (panels == 0) return;
-  const int64_t slice = w.k / slices_of_k;
+PanelProduct DecoderPass::product(float* y, int64_t y_stride, const std::byte* x, int64_t x_stride,
+                                  const PackedMatrix& w, int64_t first_panel, int64_t panels) const {
+  const int64_t first_row = first_panel * kPanelRows;
   PanelProduct a;
-  a.y = y + first_panel * kPanelRows;
+  a.y = y + first_row;
   a.y_stride = y_stride;
-  a.x = x + first_slice * slice * input_size_;
+  a.x = x;
   a.x_stride = x_stride;
   a.rows = row_count_;
-  a.w = w.data + (first_panel * w.k + first_slice * slice) * kPanelRows * size_of(kernels_.weight_dtype);
+  a.w = w.data + first_row * w.k * size_of(kernels_.weight_type);
   a.panel_stride = w.k * kPanelRows;
   a.panels = panels;
-  a.k = slice;
-  a.slices = static_cast<int>(slice_count);
-  a.bias = bias ? bias + first_panel * kPanelRows : nullptr;
-  kernels_.product(a);
+  a.k = w.k;
+  a.scale = w.scale ? w.scale + first_row : nullptr;
+  a.bias = w.bias ? w.bias + first_row : nullptr;
+  return a;
 }
 
 void DecoderPass::write_branch(int branch, const std::byte* x, int64_t x_stride, const PackedMatrix& w, int slices) {
+  int64_t first_panel = 0, last_panel = w.panels();
+  if (!owns_branches_) worker_.part(w.panels(), 1, first_panel, last_panel);
+  PanelProduct a = product(ws_.parts[branch], shape_.channels, x, x_stride, w, first_panel, last_panel - first_panel);
+  a.k = w.k / slices;
+  a.slices = slices;
+  a.scale = a.bias = nullptr;  // residual_norm() has them
+  part_count_ = owns_branches_ ? worker_.count : 1;
   if (owns_branches_) {
-    const int64_t mine = slices / worker_.count;
-    product(ws_.parts[branch] + worker_.index * ws_.part_stride, shape_.channels, x, x_stride, w, 0, w.panels(), slices,
-            worker_.index * mine, mine);
-    part_count_ = worker_.count;
-  } else {
-    int64_t begin, end;
-    worker_.part(w.panels(), 1, begin, end);
-    product(ws_.parts[branch], shape_.channels, x, x_stride, w, begin, end - begin, slices, 0, slices);
-    part_count_ = 1;
+    a.slices = slices / worker_.count;
+    const int64_t first_column = worker_.index * a.slices * a.k;
+    a.y += worker_.index * ws_.part_stride;
+    a.x = x + first_column * input_size_;
+    a.w = w.data + first_column * kPanelRows * size_of(kernels_.weight_type);
   }
+  kernels_.product(a);
   worker_.barrier();
 }
 
@@ -167,15 +172,15 @@ void DecoderPass::attention(int64_t layer) {
   if (owns_branches_) {
     worker_.part(shape_.groups, 1, begin, end);
     const int64_t panels = shape_.group_rows / kPanelRows;
-    product(ws_.qkv, qkv_stride, stream_.x, shape_.channels_k, w.qkv, begin * panels, (end - begin) * panels, 1, 0, 1,
-            w.qkv.bias);
+    kernels_.product(
+        product(ws_.qkv, qkv_stride, stream_.x, shape_.channels_k, w.qkv, begin * panels, (end - begin) * panels));
     for (int64_t kv_head = begin * heads_per_group; kv_head < end * heads_per_group; ++kv_head) {
       append(layer, kv_head);
       attend(layer, kv_head, 0, row_count_);
     }
   } else {
     worker_.part(w.qkv.panels(), 1, begin, end);
-    product(ws_.qkv, qkv_stride, stream_.x, shape_.channels_k, w.qkv, begin, end - begin, 1, 0, 1, w.qkv.bias);
+    kernels_.product(product(ws_.qkv, qkv_stride, stream_.x, shape_.channels_k, w.qkv, begin, end - begin));
     worker_.barrier();
     worker_.part(shape_.config.kv_heads, 1, begin, end);
     for (int64_t kv_head = begin; kv_head < end; ++kv_head) append(layer, kv_head);
@@ -266,8 +271,8 @@ void DecoderPass::mlp(const LayerWeights& layer) {
   const int64_t wide = shape_.hidden_rows() / shape_.hidden;  // rows of up for each hidden channel
   int64_t begin, end;                                         // panels of hidden channels
   worker_.part(shape_.hidden / kPanelRows, owns_branches_ ? shape_.hidden / kPanelRows / shape_.slices : 1, begin, end);
-  product(ws_.up, shape_.hidden_rows(), stream_.x, shape_.channels_k, layer.up, begin * wide, (end - begin) * wide, 1,
-          0, 1, layer.up.bias);
+  kernels_.product(product(ws_.up, shape_.hidden_rows(), stream_.x, shape_.channels_k, layer.up, begin * wide,
+                           (end - begin) * wide));
   if (begin < end) {
     kernels_.activate(ws_.activated + begin * kPanelRows * input_size_, shape_.hidden,
                       ws_.up + begin * kPanelRows * wide, shape_.hidden_rows(), row_count_, (end - begin) * kPanelRows,
@@ -278,21 +283,14 @@ void DecoderPass::mlp(const LayerWeights& layer) {
 }
 
 void DecoderPass::unembed() {
-  const int64_t rows = row_count_ - first_logits_row_;
+  const PackedMatrix& w = weights_.unembedding;
   int64_t begin, end;
-  worker_.part(weights_.unembedding.panels(), 1, begin, end);
-  PanelProduct a;
-  a.y = ws_.logits + begin * kPanelRows;
-  a.y_stride = shape_.vocabulary;
-  a.x = stream_.x + first_logits_row_ * shape_.channels_k * input_size_;
-  a.x_stride = shape_.channels_k;
-  a.rows = rows;
-  a.w = weights_.unembedding.data + begin * weights_.unembedding.k * kPanelRows * size_of(kernels_.weight_dtype);
-  a.panel_stride = weights_.unembedding.k * kPanelRows;
-  a.panels = end - begin;
-  a.k = weights_.unembedding.k;
-  a.bias = weights_.unembedding.bias ? weights_.unembedding.bias + begin * kPanelRows : nullptr;
-  if (begin < end) kernels_.product(a);
+  worker_.part(w.panels(), 1, begin, end);
+  PanelProduct a =
+      product(ws_.logits, shape_.vocabulary, stream_.x + first_logits_row_ * shape_.channels_k * input_size_,
+              shape_.channels_k, w, begin, end - begin);
+  a.rows = row_count_ - first_logits_row_;
+  kernels_.product(a);
 }
 
 }  // namespace taper

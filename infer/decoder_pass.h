@@ -62,8 +62,8 @@ class DecoderPass {
 
  private:
   void embed();
-  // h += branch; x = norm(h), for the rows from `first` on.
-  void residual_norm(const DecodeNorm& norm, const float* bias, int branch, int64_t first = 0);
+  // h += branch, which `source` made, if any; x = norm(h), for the rows from `first` on.
+  void residual_norm(const DecodeNorm& norm, const PackedMatrix* source, int branch, int64_t first = 0);
   void attention(int64_t layer);
   void append(int64_t layer, int64_t kv_head);
   void attend(int64_t layer, int64_t kv_head, int64_t first_row, int64_t rows);
@@ -71,10 +71,9 @@ class DecoderPass {
   void mlp(const LayerWeights& layer);
   void unembed();
 
-  // y[panels of w] = x w^T + bias over slices [first_slice, first_slice + slice_count) of slices_of_k.
-  void product(float* y, int64_t y_stride, const std::byte* x, int64_t x_stride, const PackedMatrix& w,
-               int64_t first_panel, int64_t panels, int64_t slices_of_k = 1, int64_t first_slice = 0,
-               int64_t slice_count = 1, const float* bias = nullptr) const;
+  // y[panels of w] = x w^T, scaled and with the bias, for all rows.
+  PanelProduct product(float* y, int64_t y_stride, const std::byte* x, int64_t x_stride, const PackedMatrix& w,
+                       int64_t first_panel, int64_t panels) const;
   // This worker's part of the product that writes a branch, and the number of parts.
   void write_branch(int branch, const std::byte* x, int64_t x_stride, const PackedMatrix& w, int slices);
   float* head(int64_t row, int64_t q_or_kv_head, int which) const;

@@ -9,6 +9,7 @@
 #include "engine/core/parallel.h"
 #include "engine/io/safetensors.h"
 #include "infer/decoder.h"
+#include "infer/int8_weights.h"
 #include "infer/sampler.h"
 #include "model/fold.h"
 #include "tests/support/plain_forward.h"
@@ -181,7 +182,7 @@ TEST_CASE("decoder: a prompt gives the same bits as one block, in blocks of 7, a
 }
 
 TEST_CASE("decoder: any number of threads gives the same bits") {
-  for (const Dtype weights : {Dtype::f32, Dtype::bf16}) {
+  for (const WeightType weights : {WeightType::f32, WeightType::bf16, WeightType::int8}) {
     for (const Case& each : cases(0)) {
       CAPTURE(each.name);
       const Transformer model = random_model(each.config);
@@ -209,7 +210,7 @@ TEST_CASE("decoder: bf16 weights stay near f32") {
     const auto tokens = some_tokens(37, 61);
     DecoderOptions options = with_plan(Plan::scaled);
     const auto f32 = decoded(model, tokens, options);
-    options.weights = Dtype::bf16;
+    options.weights = WeightType::bf16;
     const double difference = greatest_difference(decoded(model, tokens, options), f32);
     CHECK(difference > 1e-5);
     CHECK(difference < 2e-2);
@@ -217,6 +218,40 @@ TEST_CASE("decoder: bf16 weights stay near f32") {
     Decoder decoder(model, options);
     using Rows = std::vector<std::vector<float>>;
     CHECK(greatest_difference(Rows{copy(decoder.feed(tokens))}, Rows{f32.back()}) < 2e-2);
+  }
+}
+
+TEST_CASE("decoder: int8 weights write the text of the f32 model with its matrices rounded") {
+  for (const Case& each : cases(0)) {
+    CAPTURE(each.name);
+    const Transformer model = random_model(each.config), folded = fold(model);
+    const Transformer rounded = random_model(each.config), folded_rounded = fold(rounded);
+    const auto f32 = decoded(model, some_tokens(37, 61), with_plan(Plan::scaled));
+    round_to_int8(rounded);
+    round_to_int8(folded_rounded);
+    const auto check = [&](const Transformer& exact, const Transformer& wanted, Plan plan) {
+      DecoderOptions options = with_plan(plan);
+      Decoder f32_decoder(wanted, options);
+      options.weights = WeightType::int8;
+      Decoder int8_decoder(exact, options);
+      std::vector<std::vector<float>> got{copy(int8_decoder.feed(some_tokens(5, 61)))};
+      std::vector<std::vector<float>> want{copy(f32_decoder.feed(some_tokens(5, 61)))};
+      while (got.size() < 30) {
+        const int32_t token = greedy(got.back());
+        CHECK(greedy(want.back()) == token);
+        got.push_back(copy(int8_decoder.step({&token, 1})));
+        want.push_back(copy(f32_decoder.step({&token, 1})));
+      }
+      CHECK(greatest_difference(got, want) < kTolerance);
+    };
+    check(model, rounded, Plan::scaled);
+    check(folded, folded_rounded, Plan::folded);
+    DecoderOptions options = with_plan(Plan::scaled);
+    options.weights = WeightType::int8;
+    const double difference = greatest_difference(decoded(model, some_tokens(37, 61), options), f32);
+    CHECK(difference > 1e-4);
+    CHECK(difference < 5e-2);
+    CHECK(Decoder(model, options).bytes_per_step(0) < Decoder(model, with_plan(Plan::scaled)).bytes_per_step(0) / 3.9);
   }
 }
 
@@ -248,7 +283,7 @@ TEST_CASE("decoder: sequences decoded together are those decoded alone") {
 }
 
 TEST_CASE("decoder: nothing of an earlier text is left after a reset, not even what is no number") {
-  for (const Dtype weights : {Dtype::f32, Dtype::bf16}) {
+  for (const WeightType weights : {WeightType::f32, WeightType::bf16, WeightType::int8}) {
     Transformer model = random_model(small(NormKind::rms, 0));
     DecoderOptions options = with_plan(Plan::scaled);
     options.weights = weights;

@@ -103,7 +103,7 @@ double distance(const Rows& a, const Rows& b) {
   return difference / greatest;
 }
 
-DecoderOptions with_plan(Plan plan, Dtype weights = Dtype::f32, Device device = Device::cpu) {
+DecoderOptions with_plan(Plan plan, WeightType weights = WeightType::f32, Device device = Device::cpu) {
   DecoderOptions options;
   options.plan = plan;
   options.weights = weights;
@@ -138,13 +138,13 @@ TEST_CASE("decoder on cuda: logits of every plan, kind of model and dtype are th
           gate == 0 ? std::vector{Plan::scaled, Plan::folded} : std::vector{gate == 1 ? Plan::normed : Plan::blended};
       for (const Plan plan : plans) {
         const Transformer ready = plan == Plan::folded ? fold(model) : model_of(each.config);
-        for (const Dtype weights : {Dtype::f32, Dtype::bf16}) {
+        for (const WeightType weights : {WeightType::f32, WeightType::bf16}) {
           CAPTURE(each.name);
           CAPTURE(to_string(plan));
           CAPTURE(to_string(weights));
           const Rows want = decoded(ready, with_plan(plan, weights), tokens);
           const auto run = [&] { return decoded(ready, with_plan(plan, weights, Device::cuda), tokens); };
-          const bool is_f32 = weights == Dtype::f32;
+          const bool is_f32 = weights == WeightType::f32;
           CHECK(distance(is_f32 ? on_cuda(run) : run(), want) < (is_f32 ? 1e-5 : 2e-2));
         }
       }
@@ -178,8 +178,8 @@ TEST_CASE("decoder on cuda: greedy texts are the processor's, in every plan, rec
       const Plan plan = gate == 0 ? Plan::scaled : Plan::normed, other = gate == 0 ? Plan::folded : Plan::normed;
       const auto want = text_of(model, with_plan(plan), options);
       CHECK(want.size() == 9);  // as many as the context holds
-      CHECK(text_of(model, with_plan(plan, Dtype::f32, Device::cuda), options) == want);
-      CHECK(text_of(folded, with_plan(other, Dtype::f32, Device::cuda), options, false) == want);
+      CHECK(text_of(model, with_plan(plan, WeightType::f32, Device::cuda), options) == want);
+      CHECK(text_of(folded, with_plan(other, WeightType::f32, Device::cuda), options, false) == want);
     }
   }
 }
@@ -206,7 +206,7 @@ TEST_CASE("decoder on cuda: sampled texts are the processor's") {
     GenerateOptions options;
     options.sampler = each;
     const auto want = text_of(model, with_plan(Plan::scaled), options);
-    const auto run = [&] { return text_of(model, with_plan(Plan::scaled, Dtype::f32, Device::cuda), options); };
+    const auto run = [&] { return text_of(model, with_plan(Plan::scaled, WeightType::f32, Device::cuda), options); };
     CHECK((texts.size() == 5 ? on_cuda(run) : run()) == want);
     texts.push_back(want);
   }
@@ -217,7 +217,7 @@ TEST_CASE("decoder on cuda: sequences decoded together are those of the processo
   SKIP_WITHOUT_CUDA();
   const Transformer model = model_of(tiny(NormKind::rms, 0));
   const auto texts = [&](Device device) {
-    DecoderOptions options = with_plan(Plan::scaled, Dtype::f32, device);
+    DecoderOptions options = with_plan(Plan::scaled, WeightType::f32, device);
     options.sequences = 5;
     options.block = 4;
     Decoder decoder(model, options);
@@ -262,7 +262,7 @@ TEST_CASE("decoder on cuda: long rows, long contexts and large heads") {
   long_heads.activation = Activation::relu;
   for (const ModelConfig& config : {wide, long_heads}) {
     const int64_t length = config.context > 100 ? 40 : 3;
-    for (const Dtype weights : {Dtype::f32, Dtype::bf16}) {
+    for (const WeightType weights : {WeightType::f32, WeightType::bf16}) {
       CAPTURE(to_string(weights));
       CAPTURE(length);
       const Transformer model = model_of(config);
@@ -272,7 +272,7 @@ TEST_CASE("decoder on cuda: long rows, long contexts and large heads") {
         const auto logits = decoder.step(std::vector<int32_t>{1});
         return Rows{{logits.begin(), logits.end()}};
       };
-      CHECK(distance(last(Device::cuda), last(Device::cpu)) < (weights == Dtype::f32 ? 1e-5 : 2e-2));
+      CHECK(distance(last(Device::cuda), last(Device::cpu)) < (weights == WeightType::f32 ? 1e-5 : 2e-2));
     }
   }
 }
@@ -303,10 +303,10 @@ TEST_CASE("decoder on cuda: benchmarks report steps launched as a whole, and ker
 TEST_CASE("decoder on cuda: a logit that is no number is refused by name") {
   SKIP_WITHOUT_CUDA();
   Transformer model = model_of(tiny(NormKind::rms, 0));
-  Decoder sound(model, with_plan(Plan::scaled, Dtype::f32, Device::cuda));
+  Decoder sound(model, with_plan(Plan::scaled, WeightType::f32, Device::cuda));
   CHECK_THROWS_AS(sound.choose(), Error);
   model.parameter("wte.weight").master.data<float>()[11 * 24] = NAN;
-  Decoder decoder(model, with_plan(Plan::scaled, Dtype::f32, Device::cuda));
+  Decoder decoder(model, with_plan(Plan::scaled, WeightType::f32, Device::cuda));
   decoder.feed(std::vector<int32_t>{1, 2});
   CHECK_THROWS_WITH_AS(decoder.choose(), doctest::Contains("logit of token 11"), Error);
 }

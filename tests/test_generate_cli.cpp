@@ -8,12 +8,14 @@
 
 #include "data/bpe/bpe_trainer.h"
 #include "data/tokenizer.h"
+#include "engine/core/error.h"
 #include "infer/generator.h"
 #include "model/fold.h"
 #include "model/model_folder.h"
 #include "tests/support/plain_forward.h"
 #include "tests/support/run_process.h"
 #include "tests/support/temp_dir.h"
+#include "tools/common/plan_bench.h"
 
 using namespace taper;
 
@@ -204,6 +206,7 @@ TEST_CASE("generate: wrong use ends with 2 before any work, damaged models with 
                                              {"--ids", "99999999999"},
                                              {"--top-q", "1"},
                                              {"--device", "cuda"},
+                                             {"--precision", "int4"},
                                              {"--prompt", "a", "--ids", "1"}}) {
     const auto result = generate_with(model, arguments);
     CAPTURE(arguments[0]);
@@ -212,6 +215,11 @@ TEST_CASE("generate: wrong use ends with 2 before any work, damaged models with 
     CHECK(result.out.empty());
     CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
   }
+  CommonOptions int8;
+  int8.precision = "int8";
+  CHECK(decode_device(int8) == Device::cpu);
+  int8.device = "cuda";
+  CHECK_THROWS_WITH_AS(decode_device(int8), doctest::Contains("--precision int8"), UsageError);
   for (const double gate : {1.0, 0.5}) {
     const ModelFolder other(gate);
     CHECK(generate_with(other, {"--plan", "folded", "--prompt", "a"}).exit_code == 2);
@@ -267,6 +275,21 @@ TEST_CASE("fold tool: writes a model that generates the same text, with the toke
   CHECK(test::run_process(test::binary("fold"), {"--model", model.path(), "--output", model.path()}).exit_code == 2);
 }
 
+TEST_CASE("evaluate: --precision int8 gives its loss beside that in f32") {
+  const ModelFolder model(0, kContext, false);
+  const std::string rows = model.folder.write("rows.json", "[[1,2,3,4,5,6,7,8],[9,8,7]]").string();
+  const auto loss = [&](const char* precision) {
+    const auto result = test::run_process(test::binary("evaluate"),
+                                          {"--model", model.path(), "--ids", rows, "--json", "--precision", precision});
+    CHECK(result.exit_code == 0);
+    return nlohmann::json::parse(result.out);
+  };
+  const auto int8 = loss("int8");
+  CHECK(int8.at("f32_loss").get<double>() == doctest::Approx(loss("f32").at("loss").get<double>()).epsilon(1e-5));
+  CHECK(int8.at("loss") != int8.at("f32_loss"));
+  CHECK(int8.at("loss").get<double>() == doctest::Approx(int8.at("f32_loss").get<double>()).epsilon(0.02));
+}
+
 TEST_CASE("decode-bench and last-token-bench: the documented keys") {
   const auto decode = test::run_process(test::binary("decode-bench"),
                                         {"--size", "1M", "--tokens", "2", "--repeat", "1", "--batch", "2", "--json"});
@@ -275,7 +298,14 @@ TEST_CASE("decode-bench and last-token-bench: the documented keys") {
   for (const char* plan : {"normed", "scaled", "folded"}) {
     for (const char* key : {"median", "min", "max"}) CHECK(result.at(plan).at("tokens_per_s").at(key) > 0);
     CHECK(result.at(plan).at("bytes_per_token") > 4'000'000 / 2);
+    CHECK(result.at(plan).at("share_of_limit") > 0);
   }
+  CHECK(result.at("limit").at("tokens_per_s").at("median") > 0);
+  CHECK(result.at("limit").at("bytes_per_token") > 4'000'000 / 2);
+  const auto int8 = test::run_process(test::binary("decode-bench"), {"--size", "1M", "--tokens", "2", "--repeat", "1",
+                                                                     "--batch", "2", "--json", "--precision", "int8"});
+  CHECK(nlohmann::json::parse(int8.out).at("normed").at("bytes_per_token") <
+        result.at("normed").at("bytes_per_token").get<double>() / 3.5);
   CHECK(result.at("ratios").at("scaled") > 0);
   CHECK(result.at("ratios").at("folded") > 0);
   const auto last = test::run_process(test::binary("last-token-bench"), {"--size", "1M", "--batch", "1,2", "--context",

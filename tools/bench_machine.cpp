@@ -11,9 +11,9 @@
 #include "engine/core/parallel.h"
 #include "engine/core/tensor.h"
 #include "engine/kernels/cpu/gemm.h"
-#include "engine/kernels/cpu/read_stream.h"
 #include "engine/kernels/kernels.h"
 #include "tools/common/cli.h"
+#include "tools/common/read_chain.h"
 #include "tools/common/run_tool.h"
 
 namespace taper {
@@ -153,29 +153,11 @@ void bench_products(const Model& model, Dtype dtype, double budget, nlohmann::js
   }
 }
 
-// Every thread reads its part of each piece, and all meet after it.
-double read_seconds(double budget, const Tensor& memory, const std::vector<int64_t>& pieces) {
-  std::vector<uint64_t> sums(static_cast<size_t>(thread_count()) * 16);
-  return seconds_of(budget, [&] {
-    parallel_team([&](const Worker& worker) {
-      int64_t from = 0;
-      for (const int64_t bytes : pieces) {
-        int64_t begin, end;
-        worker.part(bytes, 64, begin, end);
-        sums[static_cast<size_t>(worker.index) * 16] +=
-            cpu::read_stream(static_cast<const char*>(memory.raw()) + from + begin, end - begin);
-        from += bytes;
-        worker.barrier();
-      }
-    });
-  });
-}
-
 nlohmann::json bench_bandwidth(double budget) {
   nlohmann::json result = nlohmann::json::array();
-  const Tensor memory = Tensor::zeros({int64_t{500'000'000}}, Dtype::bf16);
   for (const int64_t megabytes : {1, 4, 17, 34, 60, 120, 500, 1000}) {
-    const double seconds = read_seconds(budget, memory, {megabytes * 1'000'000});
+    ReadChain chain({megabytes * 1'000'000});
+    const double seconds = seconds_of(budget, [&] { chain.read(1); });
     result.push_back({{"megabytes", megabytes}, {"gb_per_s", double(megabytes) * 1e-3 / seconds}});
     print_message(fmt::format("reading {:>5} MB: {:6.1f} GB/s", megabytes, double(megabytes) * 1e-3 / seconds));
   }
@@ -183,24 +165,24 @@ nlohmann::json bench_bandwidth(double budget) {
 }
 
 // The matrices of a token one after the other: no decoder that reads its weights can be faster.
-nlohmann::json bench_chain(const Model& model, Dtype dtype, double budget) {
-  std::vector<int64_t> pieces;
-  int64_t total = 0;
-  for (int64_t i = 0; i < model.layers; ++i) {
-    for (const Layer& layer : layers_of(model)) {
-      if (layer.count == 1 && i + 1 < model.layers) continue;
-      pieces.push_back(layer.in * layer.out * size_of(dtype));
-      total += pieces.back();
-    }
-  }
-  const double seconds = read_seconds(budget, Tensor::zeros({(total + 1) / 2}, Dtype::bf16), pieces);
+nlohmann::json bench_chain(const Model& model, WeightType weights, double budget) {
+  ModelConfig config;
+  config.width = model.width;
+  config.layers = model.layers;
+  config.vocab_size = model.vocabulary;
+  config.heads = config.kv_heads = 1;
+  config.head_size = model.width;
+  config.mlp_hidden = 4 * model.width;
+  ReadChain chain(matrix_bytes(config, weights));
+  constexpr int64_t kTokens = 8;
+  const double seconds = seconds_of(budget, [&] { chain.read(kTokens); }) / kTokens;
   print_message(
-      fmt::format("{:>5} {:<4} chain of a token: {:8.0f} tokens/s", model.name, to_string(dtype), 1 / seconds));
+      fmt::format("{:>5} {:<4} chain of a token: {:8.0f} tokens/s", model.name, to_string(weights), 1 / seconds));
   return {{"size", model.name},
-          {"dtype", to_string(dtype)},
-          {"bytes", total},
+          {"dtype", to_string(weights)},
+          {"bytes", chain.bytes()},
           {"tokens_per_s", 1 / seconds},
-          {"gb_per_s", double(total) * 1e-9 / seconds}};
+          {"gb_per_s", double(chain.bytes()) * 1e-9 / seconds}};
 }
 
 void print_tables(const nlohmann::json& result) {
@@ -241,10 +223,10 @@ int run(int argc, char** argv) {
                  {"steps", json::array()},    {"read_bandwidth", json::array()}, {"chain", json::array()}};
   for (const Model& model : kModels) {
     if (size != "all" && size != model.name) continue;
-    for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+    for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
       bench_products(model, dtype, budget, result["products"], result["steps"]);
-      result["chain"].push_back(bench_chain(model, dtype, budget));
-    }
+    for (const WeightType weights : {WeightType::f32, WeightType::bf16, WeightType::int8})
+      result["chain"].push_back(bench_chain(model, weights, budget));
   }
   result["read_bandwidth"] = bench_bandwidth(budget);
   if (common.json) {

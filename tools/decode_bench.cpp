@@ -1,4 +1,5 @@
-// Tokens per second of decoding with a key-value cache: live norms, explicit scales and folded, side by side.
+// Tokens per second of decoding with a key-value cache: live norms, explicit scales and folded, side by side; on the
+// processor as shares of what reading the weights alone allows, measured in turn with them.
 //
 //   decode-bench --size 30M --precision bf16
 
@@ -6,6 +7,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,8 +17,8 @@
 #include "engine/core/parallel.h"
 #include "model/model_folder.h"
 #include "tools/common/cli.h"
-#include "tools/common/device.h"
 #include "tools/common/plan_bench.h"
+#include "tools/common/read_chain.h"
 #include "tools/common/run_tool.h"
 
 namespace taper {
@@ -59,15 +61,31 @@ double run_once(Decoder& decoder, const Options& options) {
   return double(options.tokens * options.batch) / seconds;
 }
 
+// Nothing but the weights, read once for each step.
+double read_once(ReadChain& chain, const Options& options) {
+  const auto start = std::chrono::steady_clock::now();
+  chain.read(options.tokens);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return double(options.tokens * options.batch) / seconds;
+}
+
+std::string range_of(const nlohmann::json& rate) {
+  return fmt::format("{:10.1f} tokens/s (min {:.1f}, max {:.1f})", rate["median"].get<double>(),
+                     rate["min"].get<double>(), rate["max"].get<double>());
+}
+
 void print_rates(const nlohmann::json& result, const char* setting) {
   for (const char* plan : {"normed", "scaled", "folded"}) {
     if (!result.contains(plan)) continue;
-    const nlohmann::json& rate = result[plan]["tokens_per_s"];
+    const nlohmann::json share = result[plan].value("share_of_limit", nlohmann::json());
     const nlohmann::json ratio = result["ratios"].value(plan, nlohmann::json());
-    write_result(fmt::format("{:7} {:10.1f} tokens/s (min {:.1f}, max {:.1f}){}{}\n", plan,
-                             rate["median"].get<double>(), rate["min"].get<double>(), rate["max"].get<double>(),
+    write_result(fmt::format("{:7} {}{}{}{}\n", plan, range_of(result[plan]["tokens_per_s"]),
+                             share.is_number() ? fmt::format("  {:.0f} % of the limit", 100 * share.get<double>()) : "",
                              ratio.is_number() ? fmt::format("  {:.3f}x normed", ratio.get<double>()) : "", setting));
   }
+  if (result.contains("limit"))
+    write_result(fmt::format("{:7} {}  {:.1f} GB/s: the weights read in order, and nothing else\n", "limit",
+                             range_of(result["limit"]["tokens_per_s"]), result["limit"]["gb_per_s"].get<double>()));
 }
 
 int run(int argc, char** argv) {
@@ -75,10 +93,11 @@ int run(int argc, char** argv) {
   Cli cli("decode-bench", "Times decoding with a key-value cache, in the three plans in turn.");
   Options options(cli);
   cli.allow_cuda();
+  cli.allow_int8();
   cli.footer(kSeparateLaunchesHelp);
   const CommonOptions common = cli.parse(argc, argv);
-  const Dtype dtype = decode_dtype(common);
-  const Device device = choose_device(common.device);
+  const WeightType weights = decode_weights(common);
+  const Device device = decode_device(common);
   const Transformer model =
       options.model.empty() ? random_model(options.size, 512, common.seed) : load_model(options.model);
   if (options.tokens == 0)
@@ -88,15 +107,24 @@ int run(int argc, char** argv) {
                 "--prompt-tokens and --tokens: {} positions do not fit; the model's context is {} tokens", positions,
                 model.config().context);
   print_message(fmt::format("{} parameters, {} weights, {} threads, {}", parameter_count(model.config()),
-                            to_string(dtype), thread_count(), cpu_isa_name()));
+                            to_string(weights), thread_count(), cpu_isa_name()));
   DecoderOptions decoding;
-  decoding.weights = dtype;
+  decoding.weights = weights;
   decoding.sequences = options.batch;
   decoding.device = device;
   std::vector<BenchDecoder> decoders = bench_decoders(model, options.plan, decoding);
-  nlohmann::json result =
-      measure_settings(decoders, device, options.repeat, [&](Decoder& decoder) { return run_once(decoder, options); });
+  std::optional<ReadChain> chain;
+  if (device == Device::cpu) chain.emplace(matrix_bytes(model.config(), weights));
+  nlohmann::json result = measure_settings(
+      decoders, device, options.repeat, [&](Decoder& decoder) { return run_once(decoder, options); },
+      chain ? [&] { return read_once(*chain, options); } : std::function<double()>());
   if (result.empty()) return 0;
+  if (chain) {
+    nlohmann::json& limit = result["limit"];
+    limit["bytes_per_token"] = chain->bytes() / options.batch;
+    limit["gb_per_s"] =
+        1e-9 * double(chain->bytes()) * limit["tokens_per_s"]["median"].get<double>() / double(options.batch);
+  }
   for (const BenchDecoder& each : decoders)
     result[to_string(each.plan)]["bytes_per_token"] =
         each.decoder->bytes_per_step(options.prompt_tokens + options.tokens / 2) / options.batch;

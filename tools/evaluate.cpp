@@ -1,4 +1,5 @@
-// The loss of a model on held-out text: a prepared folder's validation shards, a text file, or rows of ids.
+// The loss of a model on held-out text: a prepared folder's validation shards, a text file, or rows of ids. With int8
+// beside that of the same model in f32.
 #include "train/evaluate.h"
 
 #include <nlohmann/json.hpp>
@@ -10,6 +11,8 @@
 #include "engine/core/error.h"
 #include "engine/core/interrupt.h"
 #include "engine/io/json_text.h"
+#include "infer/int8_weights.h"
+#include "infer/plan.h"
 #include "model/model_folder.h"
 #include "tools/common/cli.h"
 #include "tools/common/device.h"
@@ -99,15 +102,31 @@ int run(int argc, char** argv) {
   cli.option("--context", options.context, "of a window").unit("tokens").at_least(1).default_text("the model's");
   cli.exclusive({&data, &input, &ids});
   cli.allow_cuda();
+  cli.allow_int8();
   const CommonOptions common = cli.parse(argc, argv);
   const Device device = choose_device(common.device);
   require_usage(data.is_given() || input.is_given() || ids.is_given(),
                 "--data, --input or --ids: one of them is required");
   const fs::path folder = find_model_folder(options.model);
-  Transformer model = load_model(folder, parse_precision(common), print_message);
-  model.move_to(device);
-  model.set_requires_grad(false);
-  const Json result = ids.is_given() ? evaluate_ids(model, options) : evaluate_text(model, folder, options);
+  const bool is_int8 = common.precision == "int8";
+  // int8 as generate decodes with it: folded first where the norms have tapered away.
+  Transformer model = [&] {
+    Transformer loaded = load_model(folder, parse_precision(common), print_message);
+    return is_int8 ? prepare(std::move(loaded), choose_plan(read_model_config(folder), {})) : std::move(loaded);
+  }();
+  const auto evaluate_on_device = [&] {
+    model.move_to(device);
+    model.set_requires_grad(false);
+    return ids.is_given() ? evaluate_ids(model, options) : evaluate_text(model, folder, options);
+  };
+  Json f32_loss;
+  if (is_int8) {
+    f32_loss = evaluate_on_device().at("loss");
+    model.move_to(Device::cpu);
+    round_to_int8(model);
+  }
+  Json result = evaluate_on_device();
+  if (is_int8) result["f32_loss"] = f32_loss;
   if (stop_requested()) return 0;
   write_result(result.dump(common.json ? -1 : 2) + "\n");
   return 0;

@@ -21,7 +21,6 @@
 #include "infer/text_stream.h"
 #include "model/model_folder.h"
 #include "tools/common/cli.h"
-#include "tools/common/device.h"
 #include "tools/common/plan_bench.h"
 #include "tools/common/run_tool.h"
 
@@ -64,6 +63,7 @@ struct Options {
         cli.choice("--plan", plan, {"normed", "scaled", "folded"}, "what tapered norms are while decoding")
             .default_text("folded where the norms have tapered away, else normed");
     cli.allow_cuda();
+    cli.allow_int8();
     common = cli.parse(argc, argv);
     has_ids = by_ids.is_given();
     has_prompt_file = by_file.is_given();
@@ -117,8 +117,8 @@ int run(int argc, char** argv) {
   const Plan plan = choose_plan(config, options.plan.empty() ? std::nullopt : std::optional(parse_plan(options.plan)));
   DecoderOptions decoding;
   decoding.plan = plan;
-  decoding.weights = decode_dtype(common);
-  decoding.device = choose_device(common.device);
+  decoding.weights = decode_weights(common);
+  decoding.device = decode_device(common);
 
   std::optional<Tokenizer> tokenizer;
   if (!options.has_ids) tokenizer = Tokenizer::load(folder);

@@ -14,7 +14,6 @@
 #include "engine/core/interrupt.h"
 #include "engine/core/parallel.h"
 #include "tools/common/cli.h"
-#include "tools/common/device.h"
 #include "tools/common/plan_bench.h"
 #include "tools/common/run_tool.h"
 
@@ -62,18 +61,19 @@ int run(int argc, char** argv) {
   Cli cli("last-token-bench", "Times forward passes over whole sequences, in the three plans in turn.");
   Options options(cli);
   cli.allow_cuda();
+  cli.allow_int8();
   cli.footer(kSeparateLaunchesHelp);
   const CommonOptions common = cli.parse(argc, argv);
-  const Dtype dtype = decode_dtype(common);
-  const Device device = choose_device(common.device);
+  const WeightType weights = decode_weights(common);
+  const Device device = decode_device(common);
   const int64_t longest = *std::max_element(options.context.begin(), options.context.end());
   const Transformer model = random_model(options.size, longest, common.seed);
   print_message(fmt::format("{} parameters, {} weights, {} threads, {}", parameter_count(model.config()),
-                            to_string(dtype), thread_count(), cpu_isa_name()));
+                            to_string(weights), thread_count(), cpu_isa_name()));
   nlohmann::json rows = nlohmann::json::array();
   for (const int64_t batch : options.batch) {
     DecoderOptions decoding;
-    decoding.weights = dtype;
+    decoding.weights = weights;
     decoding.sequences = batch;
     decoding.device = device;
     if (device == Device::cuda) decoding.block = longest;

@@ -97,6 +97,7 @@ class Cli {
 
   // At most one of these may be given.
   void exclusive(std::vector<const CliOption*> options);
+  // This program only reads weights, and can round them to 8 bits.
   void allow_int8();
   // This program can compute on a GPU; to others --device cuda is an error.
   void allow_cuda();

@@ -4,6 +4,7 @@
 
 #include "engine/core/error.h"
 #include "model/fold.h"
+#include "tools/common/device.h"
 
 namespace taper {
 namespace {
@@ -30,7 +31,18 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
-Dtype decode_dtype(const CommonOptions& common) { return common.precision == "bf16" ? Dtype::bf16 : Dtype::f32; }
+WeightType decode_weights(const CommonOptions& common) {
+  return common.precision == "int8"   ? WeightType::int8
+         : common.precision == "bf16" ? WeightType::bf16
+                                      : WeightType::f32;
+}
+
+Device decode_device(const CommonOptions& common) {
+  if (common.precision != "int8") return choose_device(common.device);
+  require_usage(common.device != "cuda",
+                "--precision int8: the processor alone decodes with it; got --device cuda, want cpu, or f32 or bf16");
+  return Device::cpu;
+}
 
 Transformer random_model(const std::string& size, int64_t context, uint64_t seed) {
   ModelConfig config = named_config(size, "taper");
@@ -65,20 +77,28 @@ std::vector<BenchDecoder> bench_decoders(const Transformer& model, const std::st
 }
 
 nlohmann::json measure_in_turn(std::vector<BenchDecoder>& decoders, int64_t repeat,
-                               const std::function<double(Decoder&)>& run) {
+                               const std::function<double(Decoder&)>& run, const std::function<double()>& limit) {
   std::vector<std::vector<double>> rates(decoders.size());
+  std::vector<double> limits;
   for (int64_t round = -1; round < repeat; ++round) {
+    const double most = limit ? limit() : 0;
+    if (round >= 0 && limit) limits.push_back(most);
     for (size_t i = 0; i < decoders.size(); ++i) {
       const double rate = run(*decoders[i].decoder);
       if (round >= 0) rates[i].push_back(rate);
     }
   }
   nlohmann::json result;
+  const auto summary = [](const std::vector<double>& values) -> nlohmann::json {
+    const auto [least, most] = std::minmax_element(values.begin(), values.end());
+    return {{"median", median(values)}, {"min", *least}, {"max", *most}};
+  };
   for (size_t i = 0; i < decoders.size(); ++i) {
-    const auto [least, most] = std::minmax_element(rates[i].begin(), rates[i].end());
-    result[to_string(decoders[i].plan)]["tokens_per_s"] = {
-        {"median", median(rates[i])}, {"min", *least}, {"max", *most}};
+    nlohmann::json& plan = result[to_string(decoders[i].plan)];
+    plan["tokens_per_s"] = summary(rates[i]);
+    if (limit) plan["share_of_limit"] = median(rates[i]) / median(limits);
   }
+  if (limit && !decoders.empty()) result["limit"]["tokens_per_s"] = summary(limits);
   for (const char* plan : {"scaled", "folded"}) {
     const bool has_both = result.contains(plan) && result.contains("normed");
     result["ratios"][plan] = has_both ? nlohmann::json(result[plan]["tokens_per_s"]["median"].get<double>() /
@@ -89,8 +109,8 @@ nlohmann::json measure_in_turn(std::vector<BenchDecoder>& decoders, int64_t repe
 }
 
 nlohmann::json measure_settings(std::vector<BenchDecoder>& decoders, Device device, int64_t repeat,
-                                const std::function<double(Decoder&)>& run) {
-  nlohmann::json result = measure_in_turn(decoders, repeat, run);
+                                const std::function<double(Decoder&)>& run, const std::function<double()>& limit) {
+  nlohmann::json result = measure_in_turn(decoders, repeat, run, limit);
   if (device != Device::cuda || result.empty()) return result;
   for (BenchDecoder& each : decoders) each.decoder->record_steps(false);
   result["separate_launches"] = measure_in_turn(decoders, repeat, run);

@@ -15,8 +15,10 @@
 
 namespace taper {
 
-// Dtype of packed weights for --precision.
-Dtype decode_dtype(const CommonOptions& common);
+// The weights that --precision asks for, and where --device puts them (tools/common/device.h). int8 is for the
+// processor: its choice with auto, UsageError with cuda.
+WeightType decode_weights(const CommonOptions& common);
+Device decode_device(const CommonOptions& common);
 
 // Random parameters, all norms tapered to gate 0: fit for every plan, for speed alone. The context is at least
 // `context`.
@@ -34,14 +36,15 @@ std::vector<BenchDecoder> bench_decoders(const Transformer& model, const std::st
 
 // run(decoder) returns tokens/s. Once each without counting, then `repeat` times in turn.
 // {"normed": {"tokens_per_s": {"median", "min", "max"}}, ..., "ratios": {"scaled", "folded"}}, ratios of medians to
-// normed's, null where one of the two is missing.
+// normed's, null where one of the two is missing. With a limit, which returns the tokens/s that no plan can exceed, it
+// takes its turn as well: {"limit": {"tokens_per_s"}, "normed": {..., "share_of_limit"}, ...}.
 nlohmann::json measure_in_turn(std::vector<BenchDecoder>& decoders, int64_t repeat,
-                               const std::function<double(Decoder&)>& run);
+                               const std::function<double(Decoder&)>& run, const std::function<double()>& limit = {});
 
 // The same; on a CUDA device with steps recorded, and once more as "separate_launches" with every kernel launched for
 // itself, as the paper measured (Kanavalau et al., arXiv 2602.10408).
 nlohmann::json measure_settings(std::vector<BenchDecoder>& decoders, Device device, int64_t repeat,
-                                const std::function<double(Decoder&)>& run);
+                                const std::function<double(Decoder&)>& run, const std::function<double()>& limit = {});
 inline constexpr const char* kSeparateLaunchesHelp =
     "On a CUDA device: with a step's work launched as a whole, and under separate_launches kernel by kernel.";
 

@@ -1,4 +1,5 @@
-// Products with packed matrices, for any of the three ways to read a pair of columns (decode.h: layout, order of sums).
+// Products with packed matrices, for any of the ways to read a column or a pair of columns (decode.h: layout, order of
+// sums).
 #pragma once
 
 #include "engine/kernels/cpu/decode_vector.h"
@@ -36,6 +37,18 @@ struct WidenedPanels {
     add_product(sum, step.first, x[0]);
     add_product(sum, step.second, x[1]);
   }
+};
+
+// int8 weights widened to f32, exactly; their scale comes after the sum.
+struct Int8Panels {
+  using Weight = int8_t;
+  using Input = float;
+  static constexpr int kColumns = 1;
+  using Step = F32x16;
+  TAPER_INLINE static void read(Step& step, const Weight* w) {
+    unrolled<kRegisters>([&](auto i) TAPER_INLINE_LAMBDA { step.part[i] = widened(w + i * kRegisterLanes); });
+  }
+  TAPER_INLINE static void add(F32x16& sum, const Step& step, const Input* x) { add_product(sum, step, x[0]); }
 };
 
 template <class Panels, int R, int P>
@@ -93,9 +106,15 @@ struct Tile {
     }
     unrolled<R * P>([&](auto i) TAPER_INLINE_LAMBDA {
       constexpr int r = i / P, p = i % P;
-      if (a.bias) {
-        F32x16 bias;
-        load(bias, a.bias + (panel + p) * kPanelRows);
+      F32x16 bias{};
+      if (a.bias) load(bias, a.bias + (panel + p) * kPanelRows);
+      if (a.scale) {
+        // Every tile rounds this once, or every tile twice: its bits are those of any other.
+        F32x16 scale;
+        load(scale, a.scale + (panel + p) * kPanelRows);
+        add_product(bias, sum[r][p], scale);
+        sum[r][p] = bias;
+      } else if (a.bias) {
         sum[r][p] += bias;
       }
       store(a.y + (row + r) * a.y_stride + (panel + p) * kPanelRows, sum[r][p]);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/kernels/cpu/decode_product.h"
+#include "engine/kernels/int8_row.h"
 #include "engine/kernels/scalar_math.h"
 
 namespace taper::cpu::TAPER_ISA {
@@ -19,9 +20,10 @@ TAPER_INLINE void narrow_row(bf16* x, const float* y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) x[i] = bf16(y[i]);
 }
 
-// h[c] += bias[c] + the parts as a balanced tree.
+// h[c] += bias[c] + scale[c] * the parts as a balanced tree.
 template <int kParts>
-TAPER_INLINE void add_parts(float* h, const float* parts, int64_t stride, const float* bias, int64_t n) {
+TAPER_INLINE void add_parts(float* h, const float* parts, int64_t stride, const float* scale, const float* bias,
+                            int64_t n) {
 #pragma omp simd
   for (int64_t c = 0; c < n; ++c) {
     float sum = 0;
@@ -35,8 +37,11 @@ TAPER_INLINE void add_parts(float* h, const float* parts, int64_t stride, const 
       sum = ((parts[c] + parts[stride + c]) + (parts[2 * stride + c] + parts[3 * stride + c])) +
             ((parts[4 * stride + c] + parts[5 * stride + c]) + (parts[6 * stride + c] + parts[7 * stride + c]));
     }
-    if (bias) sum += bias[c];
-    h[c] += sum;
+    if (scale) {
+      h[c] += sum * scale[c] + (bias ? bias[c] : 0.0f);
+    } else {
+      h[c] += bias ? sum + bias[c] : sum;
+    }
   }
 }
 
@@ -110,16 +115,16 @@ void residual_norm(const ResidualNorm& a) {
     const float* parts = a.parts + row * a.h_stride;
     switch (a.part_count) {
       case 1:
-        add_parts<1>(h, parts, a.part_stride, a.bias, a.channels);
+        add_parts<1>(h, parts, a.part_stride, a.scale, a.bias, a.channels);
         break;
       case 2:
-        add_parts<2>(h, parts, a.part_stride, a.bias, a.channels);
+        add_parts<2>(h, parts, a.part_stride, a.scale, a.bias, a.channels);
         break;
       case 4:
-        add_parts<4>(h, parts, a.part_stride, a.bias, a.channels);
+        add_parts<4>(h, parts, a.part_stride, a.scale, a.bias, a.channels);
         break;
       case 8:
-        add_parts<8>(h, parts, a.part_stride, a.bias, a.channels);
+        add_parts<8>(h, parts, a.part_stride, a.scale, a.bias, a.channels);
         break;
       default:
         break;
@@ -245,11 +250,21 @@ constexpr int64_t packed_index(int64_t lane, int64_t k) {
 }
 
 template <class Weight>
-void pack(void* to, int64_t k_padded, const float* const* rows, int64_t k) {
+void pack(void* to, [[maybe_unused]] float* scales, int64_t k_padded, const float* const* rows, int64_t k) {
+  constexpr bool is_int8 = std::is_same_v<Weight, int8_t>;
+  if constexpr (is_int8) {
+    for (int64_t lane = 0; lane < kPanelRows; ++lane) scales[lane] = rows[lane] ? int8_scale(rows[lane], k) : 0.0f;
+  }
   Weight* panel = static_cast<Weight*>(to);
   for (int64_t j = 0; j < k_padded; ++j) {
-    for (int64_t lane = 0; lane < kPanelRows; ++lane)
-      panel[packed_index<Weight>(lane, j)] = Weight(rows[lane] && j < k ? rows[lane][j] : 0.0f);
+    for (int64_t lane = 0; lane < kPanelRows; ++lane) {
+      const float w = rows[lane] && j < k ? rows[lane][j] : 0.0f;
+      if constexpr (is_int8) {
+        panel[packed_index<Weight>(lane, j)] = to_int8(w, scales[lane]);
+      } else {
+        panel[packed_index<Weight>(lane, j)] = Weight(w);
+      }
+    }
   }
 }
 
@@ -271,21 +286,27 @@ void append_value(void* values, int64_t panel_stride, const float* v, int64_t he
   }
 }
 
-template <class Panels>
+// Weights as Panels has them, keys and values as CachePanels.
+template <class Panels, class CachePanels = Panels>
 constexpr DecodeKernels make_decode_kernels(const char* name) {
   using Weight = typename Panels::Weight;
   using Input = typename Panels::Input;
+  using Cached = typename CachePanels::Weight;
+  static_assert(std::is_same_v<Input, typename CachePanels::Input>);
   return {name,
-          DtypeOf<Weight>::value,
+          sizeof(Weight) == 4   ? WeightType::f32
+          : sizeof(Weight) == 2 ? WeightType::bf16
+                                : WeightType::int8,
+          DtypeOf<Cached>::value,
           DtypeOf<Input>::value,
           &product<Panels>,
           &residual_norm<Input>,
-          &attention<Panels>,
+          &attention<CachePanels>,
           &activate<Input>,
           &rotate,
           &pack<Weight>,
-          &append_key<Weight>,
-          &append_value<Weight>};
+          &append_key<Cached>,
+          &append_value<Cached>};
 }
 
 }  // namespace

@@ -2,6 +2,10 @@
 // for one instruction set.
 #pragma once
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -25,7 +29,6 @@ inline constexpr int kRegisterLanes = 4;
 inline constexpr int kRegisters = 16 / kRegisterLanes;
 
 typedef float F32 __attribute__((vector_size(4 * kRegisterLanes)));
-typedef int32_t I32 __attribute__((vector_size(4 * kRegisterLanes)));
 typedef uint32_t U32 __attribute__((vector_size(4 * kRegisterLanes)));
 
 // body(0) to body(kCount - 1), written out one after the other: what is indexed by them can stay in registers.
@@ -75,6 +78,21 @@ TAPER_INLINE void add_product(F32x16& sum, const F32x16& a, float b) {
 }
 TAPER_INLINE void raise_to(F32x16& a, const F32x16& b) {
   by_register([](F32& a, const F32& b) TAPER_INLINE_LAMBDA { a = a < b ? b : a; }, a, b);
+}
+
+// Of 8-bit integers. g++ 12 makes most of these conversions one element at a time.
+TAPER_INLINE F32 widened(const int8_t* from) {
+#if defined(__AVX512F__)
+  return (F32)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)from)));
+#elif defined(__AVX2__)
+  return (F32)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)from)));
+#elif defined(__SSE4_1__)
+  int32_t four;
+  std::memcpy(&four, from, sizeof four);
+  return (F32)_mm_cvtepi32_ps(_mm_cvtepi8_epi32(_mm_cvtsi32_si128(four)));
+#else
+  return F32{float(from[0]), float(from[1]), float(from[2]), float(from[3])};
+#endif
 }
 
 TAPER_INLINE float sum_lanes(const F32x16& v) {
