@@ -126,13 +126,17 @@ class CudaEngine final : public DecodeEngine {
 
   void advance(std::span<const DecodeRow> rows, std::span<int32_t> tokens) override {
     set_step_rows(rows);
-    launch({options_.sequences, 0, true});
+    launch(advance_work());
     for (int32_t& position : step_positions_) ++position;
     logits_rows_ = options_.sequences;
     are_logits_here_ = false;
     fetch_tokens(tokens, 0, 0);
   }
   void record_steps(bool records) override { records_ = records; }
+  int64_t launches_of_step() const override {
+    const auto step = recorded_.find(advance_work());
+    return step == recorded_.end() || !step->second ? 0 : step->second->size();
+  }
 
   int64_t weight_bytes() const override { return weights_.matrix_bytes(); }
   int64_t bytes_per_position() const override {
@@ -174,6 +178,7 @@ class CudaEngine final : public DecodeEngine {
 
     auto operator<=>(const Work&) const = default;
   };
+  Work advance_work() const { return {options_.sequences, 0, true}; }
 
   void queue(const Work& work) {
     pass(rows_of(work.is_advance ? choice_.step_rows : ws_.rows, work.rows), work.first_logits_row);

@@ -38,6 +38,7 @@ class DecodeEngine {
   }
 
   virtual void record_steps(bool) {}
+  virtual int64_t launches_of_step() const { return 0; }
 
   virtual int64_t weight_bytes() const = 0;        // of the matrices, as a step reads them
   virtual int64_t bytes_per_position() const = 0;  // of the cache

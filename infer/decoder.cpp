@@ -99,6 +99,8 @@ std::span<const int32_t> Decoder::advance() {
 
 void Decoder::record_steps(bool records) { engine_->record_steps(records); }
 
+int64_t Decoder::launches_of_step() const { return engine_->launches_of_step(); }
+
 void Decoder::reset(int64_t length) {
   for (int64_t& each : lengths_) each = std::min(length, each);
   sequence_count_ = 0;

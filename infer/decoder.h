@@ -62,6 +62,8 @@ class Decoder {
   // On a CUDA device: whether work that comes up again is recorded and launched as a whole, as it is until told
   // otherwise; or kernel by kernel. Elsewhere nothing.
   void record_steps(bool records);
+  // Kernels that one launch of the recorded advance() runs; 0 where none is recorded.
+  int64_t launches_of_step() const;
 
   // Forgets all but the first `length` tokens of every sequence.
   void reset(int64_t length = 0);

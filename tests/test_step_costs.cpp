@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "engine/core/cuda_runtime.h"
+#include "infer/decoder.h"
 #include "tests/support/cuda_runs.h"
 #include "tests/support/shared.h"
 #include "tests/support/tiny_model.h"
@@ -42,6 +43,28 @@ TEST_CASE("step costs: launches on cuda are those of recorded steps") {
         CAPTURE(phase.gate);
         CHECK(launches(step_costs(config, 2, Dtype::bf16, phase.gate)) == trainer.launches_of_recorded_step());
       }
+    }
+  }
+}
+
+TEST_CASE("step costs: launches of a token on cuda are those of a recorded step") {
+  SKIP_WITHOUT_CUDA();
+  for (const char* arch : {"taper", "gpt2"}) {
+    for (const int64_t layers : {1, 3}) {
+      ModelConfig config = tiny_config(arch);
+      config.layers = layers;
+      Transformer model(config, Precision::f32);
+      model.initialise(7);
+      DecoderOptions options;
+      options.device = Device::cuda;
+      Decoder decoder(model, options);
+      decoder.feed(std::vector<int32_t>{1, 2});
+      decoder.choose();
+      CHECK(decoder.launches_of_step() == 0);
+      for (int i = 0; i < 2; ++i) decoder.advance();
+      CAPTURE(arch);
+      CAPTURE(layers);
+      CHECK(decoder.launches_of_step() == token_cost(config, 1, Dtype::f32).launches);
     }
   }
 }

@@ -130,7 +130,9 @@ KernelCost token_cost(const ModelConfig& config, int64_t context, Dtype product)
   const int64_t weights = parameter_count(config) - positions;
   const int64_t cached = 2 * config.layers * config.kv_heads * config.head_size * context;
   const double attention = 4.0 * double(config.layers * config.heads * config.head_size * context);
-  return {"token", 1, (weights + cached) * size_of(product), 2.0 * double(weights) + attention, 0};
+  // Five a layer; the embedding, the logits, the choice.
+  const int64_t launches = 5 * config.layers + 3;
+  return {"token", 1, (weights + cached) * size_of(product), 2.0 * double(weights) + attention, launches};
 }
 
 double least_seconds(const KernelCost& cost, const Card& card, Dtype product) {

@@ -24,7 +24,8 @@ struct KernelCost {
 // divides these makes it a few less or more.
 std::vector<KernelCost> step_costs(const ModelConfig& config, int64_t batch, Dtype product, double gate);
 
-// One token after `context` others, one sequence: every weight and the cache once. Launches are not counted.
+// One token after `context` others, one sequence: every weight and the cache once, and its launches
+// recorded (infer/decoder.h).
 KernelCost token_cost(const ModelConfig& config, int64_t context, Dtype product);
 
 struct Card {
