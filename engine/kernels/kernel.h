@@ -5,9 +5,10 @@
 // declares the CPU functions taper::cpu::{base,avx2,avx512}::scale, the CUDA function taper::cuda::scale, and the
 // object taper::kernels::scale, whose call picks one by the device of the arguments and the processor at hand.
 // engine/kernels/cpu/<stem>.cpp defines `void taper::cpu::TAPER_ISA::scale(...)` and is compiled once for each
-// instruction set; engine/kernels/cuda/<stem>.cu defines `void taper::cuda::scale(...)`. That one is declared weak: the
-// same objects link without CUDA, where the call says so, with the device's kernels, or with these run on the processor
-// (tests/emulation). A weak reference pulls nothing out of an archive: the device's objects are linked by name.
+// instruction set of the machine's kind; engine/kernels/cuda/<stem>.cu defines `void taper::cuda::scale(...)`. That one
+// is declared weak: the same objects link without CUDA, where the call says so, with the device's kernels, or with
+// these run on the processor (tests/emulation). A weak reference pulls nothing out of an archive: the device's objects
+// are linked by name.
 //
 // Rules: outputs come first; an Acc parameter is written or added to as its flag says; a kernel allocates no tensors,
 // checks nothing that infer() of its op has checked, throws nothing, and takes any size, empty ones included.
@@ -50,20 +51,29 @@ struct Kernel {
 
 }  // namespace taper
 
-#define TAPER_KERNEL(name, ...)                                                      \
-  namespace cpu::base {                                                              \
-  void name(__VA_ARGS__);                                                            \
-  }                                                                                  \
-  namespace cpu::avx2 {                                                              \
-  void name(__VA_ARGS__);                                                            \
-  }                                                                                  \
-  namespace cpu::avx512 {                                                            \
-  void name(__VA_ARGS__);                                                            \
-  }                                                                                  \
-  namespace cuda {                                                                   \
-  [[gnu::weak]] void name(__VA_ARGS__);                                              \
-  }                                                                                  \
-  namespace kernels {                                                                \
-  inline constexpr Kernel<void(__VA_ARGS__)> name{                                   \
-      #name, {&cpu::base::name, &cpu::avx2::name, &cpu::avx512::name}, &cuda::name}; \
+#define TAPER_KERNEL_AT(name, avx2_or_less, avx512_or_less, ...)                                     \
+  namespace cpu::base {                                                                              \
+  void name(__VA_ARGS__);                                                                            \
+  }                                                                                                  \
+  namespace cpu::avx2_or_less {                                                                      \
+  void name(__VA_ARGS__);                                                                            \
+  }                                                                                                  \
+  namespace cpu::avx512_or_less {                                                                    \
+  void name(__VA_ARGS__);                                                                            \
+  }                                                                                                  \
+  namespace cuda {                                                                                   \
+  [[gnu::weak]] void name(__VA_ARGS__);                                                              \
+  }                                                                                                  \
+  namespace kernels {                                                                                \
+  inline constexpr Kernel<void(__VA_ARGS__)> name{                                                   \
+      #name, {&cpu::base::name, &cpu::avx2_or_less::name, &cpu::avx512_or_less::name}, &cuda::name}; \
   }
+
+#if defined(__x86_64__)
+#define TAPER_KERNEL(name, ...) TAPER_KERNEL_AT(name, avx2, avx512, __VA_ARGS__)
+#else
+#define TAPER_KERNEL(name, ...) TAPER_KERNEL_AT(name, base, base, __VA_ARGS__)
+#endif
+
+// Of engine/kernels/cpu/base: one instruction set is enough for it.
+#define TAPER_BASE_KERNEL(name, ...) TAPER_KERNEL_AT(name, base, base, __VA_ARGS__)

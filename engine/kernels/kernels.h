@@ -111,12 +111,12 @@ TAPER_KERNEL(plan_update, Out scalars, In learning_rate, In squares, In losses, 
 TAPER_KERNEL(adamw, Out master, Out m, Out v, Out copy, In grad, In scalars, AdamwOptions options)
 
 // --- base/plain.cpp: what composites and tests are made of ---
-TAPER_KERNEL(unary_fwd, Out y, In x, Unary function)
-TAPER_KERNEL(unary_bwd, Acc dx, In dy, In x, Unary function)
-TAPER_KERNEL(binary_fwd, Out y, In a, In b, Binary function)  // each dimension equal, or 1 in one of the two
-TAPER_KERNEL(sum_to, Acc y, In x)                             // sums x over the dimensions that are 1 in y
-TAPER_KERNEL(softmax_fwd, Out y, In x)                        // over the last dimension
-TAPER_KERNEL(softmax_bwd, Acc dx, In dy, In y)
+TAPER_BASE_KERNEL(unary_fwd, Out y, In x, Unary function)
+TAPER_BASE_KERNEL(unary_bwd, Acc dx, In dy, In x, Unary function)
+TAPER_BASE_KERNEL(binary_fwd, Out y, In a, In b, Binary function)  // each dimension equal, or 1 in one of the two
+TAPER_BASE_KERNEL(sum_to, Acc y, In x)                             // sums x over the dimensions that are 1 in y
+TAPER_BASE_KERNEL(softmax_fwd, Out y, In x)                        // over the last dimension
+TAPER_BASE_KERNEL(softmax_bwd, Acc dx, In dy, In y)
 
 // --- swiglu.cpp ---
 TAPER_KERNEL(swiglu_fwd, Out y, In x)  // x [N, 2F] = (gate, up): y = silu(gate) * up
