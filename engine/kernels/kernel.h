@@ -24,20 +24,33 @@ namespace taper {
 
 [[noreturn]] void fail_no_kernel(const char* name, Device device);
 
-template <class Signature>
-struct Kernel {
-  const char* name;
-  Signature* cpu[kIsaCount];
-  Signature* cuda;
+// Waits until the device has done what was queued, so that a profile times the work and not the queueing.
+void finish_on_device();
 
-  template <class... Args>
-  void operator()(const Args&... args) const {
+// Operations of a call's matrix products; kernels.h has the functions of those that compute any.
+template <class... P>
+double product_operations(const P&...) {
+  return 0;
+}
+
+template <class Signature>
+struct Kernel;
+
+template <class... P>
+struct Kernel<void(P...)> {
+  const char* name;
+  void (*cpu[kIsaCount])(P...);
+  void (*cuda)(P...);
+
+  void operator()(P... args) const {
     Device device = Device::cpu;
     (note_device(device, args), ...);
-    Signature* run = device == Device::cpu ? cpu[static_cast<int>(cpu_isa())] : cuda;
+    void (*const run)(P...) = device == Device::cpu ? cpu[static_cast<int>(cpu_isa())] : cuda;
     if (!run) fail_no_kernel(name, device);
-    const ProfileScope profile(name);
+    if (!is_profiling()) return run(args...);
+    const ProfileScope profile(name, work_of(args...));
     run(args...);
+    if (device == Device::cuda) finish_on_device();
   }
 
  private:
@@ -46,6 +59,27 @@ struct Kernel {
     if constexpr (std::is_convertible_v<const T&, ConstView>) {
       if (const ConstView view = arg) device = view.device;
     }
+  }
+
+  template <class T>
+  static void note_operand(KernelWork& work, Dtype& narrowest, const T& arg) {
+    if constexpr (std::is_convertible_v<const T&, ConstView>) {
+      const ConstView view = arg;
+      if (!view) return;
+      work.bytes += view.numel() * size_of(view.dtype);
+      if (view.dtype == Dtype::bf16) narrowest = Dtype::bf16;
+    }
+    if constexpr (std::is_same_v<T, Accumulator>) {
+      if (arg && arg.add) work.bytes += arg.numel() * size_of(arg.dtype);
+    }
+  }
+
+  static KernelWork work_of(P... args) {
+    KernelWork work;
+    Dtype narrowest = Dtype::f32;
+    (note_operand(work, narrowest, args), ...);
+    (narrowest == Dtype::bf16 ? work.bf16_flops : work.f32_flops) = product_operations(args...);
+    return work;
   }
 };
 

@@ -122,4 +122,30 @@ TAPER_BASE_KERNEL(softmax_bwd, Acc dx, In dy, In y)
 TAPER_KERNEL(swiglu_fwd, Out y, In x)  // x [N, 2F] = (gate, up): y = silu(gate) * up
 TAPER_KERNEL(swiglu_bwd, Acc dx, In dy, In x)
 
+// --- operations of matrix products, for profiles ---
+inline double product_operations(Acc c, In a, In, const MatmulOptions& options) {
+  const int64_t k = options.transpose_a ? a.rows() : a.cols();
+  return 2.0 * static_cast<double>(c.numel()) * static_cast<double>(k);
+}
+inline double product_operations(Out y, Out, In x, In, In, const Activation&) {  // linear_fwd
+  return 2.0 * static_cast<double>(y.numel()) * static_cast<double>(x.cols());
+}
+// The causal half of a product of all queries and keys, of every head: two products forward, five backward.
+inline double causal_product(In qkv, const AttentionOptions& o) {
+  const int64_t tokens = qkv.shape[1];
+  return static_cast<double>(qkv.shape[0] * o.heads * o.head_size) * static_cast<double>(tokens) *
+         static_cast<double>(tokens);
+}
+inline double product_operations(Out, Out, In qkv, const AttentionOptions& options) {
+  return 2 * causal_product(qkv, options);
+}
+inline double product_operations(Acc, In, In, In, In qkv, const AttentionOptions& options) {
+  return 5 * causal_product(qkv, options);
+}
+// unembed_cross_entropy: the logits, and the products of the gradients that are wanted
+inline double product_operations(Out, Out, Out dx, Out dw, Out, In x, In w, In, In, const double&) {
+  const int products = 1 + (dx ? 1 : 0) + (dw ? 1 : 0);
+  return 2.0 * products * static_cast<double>(x.numel()) * static_cast<double>(w.rows());
+}
+
 }  // namespace taper

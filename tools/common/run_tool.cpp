@@ -11,10 +11,12 @@
 #include <new>
 #include <string>
 
+#include "engine/core/allocator.h"
 #include "engine/core/error.h"
 #include "engine/core/interrupt.h"
 #include "engine/core/parallel.h"
 #include "engine/core/profile.h"
+#include "tools/common/machine_limits.h"
 
 namespace taper {
 namespace {
@@ -46,8 +48,16 @@ void occupy_closed_streams() {
   }
 }
 
+// The limits measured are the processor's.
+void report_profile() {
+  if (!is_profiling()) return;
+  stop_profile();
+  const bool is_on_gpu = memory_use(Device::cuda).peak_bytes > 0;
+  print_message(profile_report(is_on_gpu ? MachineLimits{} : measure_machine_limits()));
+}
+
 int finish(int code) {
-  if (is_profiling()) print_message(profile_report());
+  report_profile();
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) fail("stdout: cannot be written: {}", std::strerror(errno));
   return code == 0 && stop_requested() ? kExitStopped : code;
 }
