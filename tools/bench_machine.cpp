@@ -54,7 +54,7 @@ std::vector<Backend> backends() {
   };
   std::vector<Backend> all = {
       {"chosen", pick(cpu::base::gemm, cpu::avx2::gemm, cpu::avx512::gemm), true, true},
-      {"eigen", pick(cpu::base::gemm_eigen, cpu::avx2::gemm_eigen, cpu::avx512::gemm_eigen), true, true}};
+      {"packed", pick(cpu::base::gemm_packed, cpu::avx2::gemm_packed, cpu::avx512::gemm_packed), true, true}};
 #ifdef TAPER_ONEDNN
   if (cpu_isa() == Isa::avx512) all.push_back({"onednn", cpu::gemm_onednn, true, true});
 #endif

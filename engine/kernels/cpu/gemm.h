@@ -6,17 +6,21 @@
 
 namespace taper::cpu {
 
-// Each instruction set has its own: gemm() chooses, the others are one backend each, which takes any product. Only
-// gemm() and gemm_amx() see to `activated`.
-#define TAPER_GEMM(isa)           \
-  namespace isa {                 \
-  void gemm(const Gemm& g);       \
-  void gemm_eigen(const Gemm& g); \
+// Each instruction set has its own: gemm() chooses, gemm_packed() is our own for f32 and bf16. Only gemm() and
+// gemm_amx() see to `activated`.
+#define TAPER_GEMM(isa)            \
+  namespace isa {                  \
+  void gemm(const Gemm& g);        \
+  void gemm_packed(const Gemm& g); \
   }
 TAPER_GEMM(base)
 TAPER_GEMM(avx2)
 TAPER_GEMM(avx512)
 #undef TAPER_GEMM
+
+namespace base {
+void gemm_eigen(const Gemm& g);  // f64 alone: for tests, so one instruction set is enough
+}
 
 #if defined(__x86_64__)
 namespace amx {
