@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -57,7 +58,8 @@ class Product {
         start_(noise(c.m, c.n, c_dtype, 3)),
         bias_(noise(1, c.n, Dtype::f32, 4)) {}
 
-  Tensor of(const Backend& backend) const {
+  // activated, where it is defined: relu(c)
+  Tensor of(const Backend& backend, const Tensor& activated = {}) const {
     const Tensor c = start_.clone();
     Gemm g;
     g.m = case_.m, g.n = case_.n, g.k = case_.k;
@@ -69,6 +71,10 @@ class Product {
     g.c_stride = c.shape().last();
     g.adds = case_.adds;
     if (case_.has_bias) g.bias = bias_.raw();
+    if (activated) {
+      g.activated = activated.raw();
+      g.act = Activation::relu;
+    }
     backend.run(g);
     return c;
   }
@@ -136,6 +142,30 @@ TEST_CASE("gemm packed: products of every form and size agree with sums in f64")
         CAPTURE(to_string(types.c));
         const Product product(c, types.operands, types.c);
         CHECK(product.error(product.of(backend)) < (types.c == Dtype::bf16 ? 5e-3 : 1e-6));
+      }
+    }
+  }
+}
+
+// By columns and by rows, over several blocks and depths.
+TEST_CASE("gemm packed: the activation of every entry, after the last of its sums") {
+  for (const Backend& backend : backends()) {
+    for (const auto& size : {std::array<int64_t, 3>{70, 2100, 300}, {400, 40, 513}, {4, 5, 0}}) {
+      const Case c{size[0], size[1], size[2], false, true, false, true};
+      for (const Types& types : {Types{Dtype::f32, Dtype::f32}, {Dtype::bf16, Dtype::bf16}}) {
+        CAPTURE(backend.name);
+        CAPTURE(c.n);
+        CAPTURE(to_string(types.c));
+        const Product product(c, types.operands, types.c);
+        Tensor activated = Tensor::zeros({c.m, c.n + kGap}, types.c);
+        const std::vector<double> sums = product.of(backend, activated).to_doubles(), got = activated.to_doubles();
+        double worst = 0;
+        for (size_t i = 0; i < got.size(); ++i) {
+          const bool is_gap = static_cast<int64_t>(i) % (c.n + kGap) >= c.n;
+          const double want = is_gap ? 0 : std::max(sums[i], 0.0);
+          worst = std::max(worst, std::abs(got[i] - want));
+        }
+        CHECK(worst == 0);
       }
     }
   }

@@ -43,6 +43,7 @@ struct Gemm {
     part.n = end - begin;
     part.b.data = static_cast<const char*>(b.data) + (b.is_transposed ? begin * b.stride : begin) * size_of(dtype);
     part.c = static_cast<char*>(c) + begin * size_of(c_dtype);
+    if (activated) part.activated = static_cast<char*>(activated) + begin * size_of(c_dtype);
     if (bias) part.bias = static_cast<const char*>(bias) + begin * size_of(dtype == Dtype::f64 ? dtype : Dtype::f32);
     return part;
   }

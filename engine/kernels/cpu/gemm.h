@@ -6,8 +6,8 @@
 
 namespace taper::cpu {
 
-// Each instruction set has its own: gemm() chooses, gemm_packed() is our own for f32 and bf16. Only gemm() and
-// gemm_amx() see to `activated`.
+// Each instruction set has its own: gemm() chooses, gemm_packed() is our own for f32 and bf16. gemm_eigen() and
+// gemm_onednn() leave `activated` to gemm().
 #define TAPER_GEMM(isa)            \
   namespace isa {                  \
   void gemm(const Gemm& g);        \

@@ -7,6 +7,7 @@
 #include "engine/core/parallel.h"
 #include "engine/kernels/cpu/element.h"
 #include "engine/kernels/cpu/gemm.h"
+#include "engine/kernels/cpu/gemm_activation.h"
 #include "engine/kernels/cpu/scratch.h"
 
 namespace taper::cpu::TAPER_ISA {
@@ -146,7 +147,7 @@ void multiply_blocks(const Target& target, const float* a, const float* b, int64
   }
 }
 
-// On the calling thread, c in f32.
+// On the calling thread, c in f32. The activation follows while its block is in a cache.
 template <class T>
 void multiply(const Gemm& g, const Blocks& blocks) {
   const T *const a = static_cast<const T*>(g.a.data), *const b = static_cast<const T*>(g.b.data);
@@ -163,6 +164,7 @@ void multiply(const Gemm& g, const Blocks& blocks) {
         pack<kRows>(blocks.a, a + (g.a.is_transposed ? p * g.a.stride + i : i * g.a.stride + p), g.a.stride,
                     g.a.is_transposed, rows, depth);
         multiply_blocks(c.at(i, j), blocks.a, blocks.b, rows, columns, depth);
+        if (g.activated && p + depth == g.k) activate(g.rows(i, i + rows).columns(j, j + columns));
       }
     }
     c.adds = true;
@@ -197,6 +199,7 @@ void gemm_packed(const Gemm& g) {
     wide.c_stride = g.n;
     wide.c_dtype = Dtype::f32;
     wide.adds = false;
+    wide.activated = nullptr;
   }
   parallel_team(
       [&](const Worker& worker) {
@@ -212,7 +215,9 @@ void gemm_packed(const Gemm& g) {
           multiply<float>(part, {own, own + a_size});
         }
         if (is_narrow) {
-          store_bf16(by_rows ? g.rows(begin, end) : g.columns(begin, end), static_cast<const float*>(part.c), g.n);
+          const Gemm narrow = by_rows ? g.rows(begin, end) : g.columns(begin, end);
+          store_bf16(narrow, static_cast<const float*>(part.c), g.n);
+          if (narrow.activated) activate(narrow);
         }
       },
       threads);
