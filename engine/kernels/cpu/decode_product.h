@@ -67,12 +67,24 @@ struct Tile {
     });
   }
 
+  // Two steps of the next tile: panels are too short for the processor to see for itself where reading goes on. Twice
+  // as fast with bf16 and int8 where the matrices of a token do not fit the nearer caches.
+  TAPER_INLINE static void fetch_next(const Weight* w, int64_t panel_stride) {
+    constexpr int64_t kLine = 64, kBytes = 2 * kStep * kPanelRows * sizeof(Weight);
+    unrolled<P>([&](auto p) TAPER_INLINE_LAMBDA {
+      const auto* next = reinterpret_cast<const std::byte*>(w + (P + p) * panel_stride);
+      unrolled<(kBytes + kLine - 1) / kLine>([&](auto line)
+                                                 TAPER_INLINE_LAMBDA { __builtin_prefetch(next + line * kLine); });
+    });
+  }
+
   // sum[r][p] over one slice of k columns.
   TAPER_INLINE static void slice(F32x16 (&sum)[R][P], const Input* x, int64_t x_stride, const Weight* w,
                                  int64_t panel_stride, int64_t k) {
     F32x16 even[R][P] = {}, odd[R][P] = {};
     int64_t j = 0;
     for (; j + 2 * kStep <= k; j += 2 * kStep) {
+      if constexpr (R == 1) fetch_next(w + j * kPanelRows, panel_stride);
       add_step(even, x + j, x_stride, w + j * kPanelRows, panel_stride);
       add_step(odd, x + j + kStep, x_stride, w + (j + kStep) * kPanelRows, panel_stride);
     }
