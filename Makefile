@@ -212,12 +212,13 @@ endure: check-build
 # Fuzzing: a program of libFuzzer's, which comes with clang, for each tests/fuzz/TARGET.cpp.
 fuzz_targets := $(filter-out fuzz make_seeds,$(patsubst tests/fuzz/%.cpp,%,$(wildcard tests/fuzz/*.cpp)))
 fuzz_sources := $(filter-out data/story_%,$(wildcard engine/core/*.cpp engine/io/*.cpp data/*.cpp data/bpe/*.cpp)) engine/kernels/kernel.cpp \
-  model/config.cpp model/hf_config.cpp model/hf_config_keys.cpp tools/common/cli.cpp tools/common/config_file.cpp \
+  $(addprefix model/,checkpoint_files.cpp config.cpp hf_config.cpp hf_config_keys.cpp weights_index.cpp) \
+  train/checkpoint_manifest.cpp tools/common/cli.cpp tools/common/config_file.cpp \
   tools/common/option_state.cpp tools/common/run_tool.cpp tests/fuzz/fuzz.cpp tests/support/temp_dir.cpp
 fuzz_base := build/fuzz
 fuzz_objects := $(fuzz_sources:%.cpp=$(fuzz_base)/objects/%.o)
-fuzz_flags := -std=c++20 -O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all \
-  -Wno-unknown-pragmas -I. $(dependency_flags)
+fuzz_flags := -std=c++20 -O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined,float-cast-overflow \
+  -fno-sanitize-recover=all -Wno-unknown-pragmas -I. $(dependency_flags)
 .PHONY: fuzz fuzz-programs
 fuzz:
 	@$(MAKE) CXX='$(or $(FUZZ_CXX),clang++)' CUDA=0 fuzz-programs

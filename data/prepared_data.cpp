@@ -21,8 +21,16 @@ nlohmann::json to_json(const PreparedSplit& split) {
   return {{"tokens", split.tokens}, {"documents", split.documents}, {"shards", split.shards}};
 }
 
+// The library would convert whatever is a number: 1e300, -1 and 3.5 too.
+uint64_t count_in(const nlohmann::json& json, const char* key, const std::string& path) {
+  const nlohmann::json& value = json.at(key);
+  require_usage(value.is_number_unsigned(), "{}: damaged: {} is {}, want a whole number; prepare the folder anew", path,
+                key, shown(value));
+  return value.get<uint64_t>();
+}
+
 PreparedSplit split_from_json(const nlohmann::json& json, const std::string& path) {
-  PreparedSplit split{json.at("tokens").get<uint64_t>(), json.at("documents").get<uint64_t>(),
+  PreparedSplit split{count_in(json, "tokens", path), count_in(json, "documents", path),
                       json.at("shards").get<std::vector<std::string>>()};
   for (const std::string& shard : split.shards) {
     require_usage(is_plain_name(shard), "{}: shard {} lies outside the folder; want a plain name", path, shown(shard));
@@ -100,11 +108,11 @@ PreparedManifest PreparedManifest::read(const std::string& folder) {
     require_usage(json.at("format") == kFormat, "{}: unknown format; got {}, want {}", path, shown(json.at("format")),
                   kFormat);
     PreparedManifest manifest;
-    manifest.info = {json.at("vocabulary_size").get<uint64_t>(),
+    manifest.info = {count_in(json, "vocabulary_size", path),
                      std::stoull(json.at("tokenizer_hash").get<std::string>(), nullptr, 16)};
     manifest.train = split_from_json(json.at("train"), path);
     manifest.valid = split_from_json(json.at("valid"), path);
-    manifest.text_bytes = json.at("text_bytes").get<uint64_t>();
+    manifest.text_bytes = count_in(json, "text_bytes", path);
     manifest.sources = json.at("sources").get<std::vector<std::string>>();
     manifest.split = json.at("split").get<std::string>();
     return manifest;

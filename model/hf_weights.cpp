@@ -1,25 +1,19 @@
 #include "model/hf_weights.h"
 
-#include <nlohmann/json.hpp>
-
 #include <cstring>
 #include <set>
 #include <string_view>
 
 #include "engine/core/error.h"
-#include "engine/io/json_text.h"
-#include "engine/io/read_file.h"
 #include "engine/io/safetensors_header.h"
+#include "model/weights_index.h"
 
 namespace taper {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 constexpr const char* kWholeFile = "model.safetensors";
-constexpr const char* kIndexFile = "model.safetensors.index.json";
-constexpr uint64_t kMaxIndexBytes = uint64_t{1} << 26;
 
 // With the prefix of its class, which uploads of the body alone lack.
 std::string full_name(const std::string& name, HfClass hf_class) {
@@ -32,27 +26,10 @@ bool is_buffer(std::string_view name) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name.ends_with("rotary_emb.inv_freq");
 }
 
-std::map<std::string, std::string> read_index(const fs::path& path) {
-  const std::string file = path.string();
-  const json index = parse_json(read_file(path, kMaxIndexBytes), file);
-  const bool has_map = index.is_object() && index.contains("weight_map") && index["weight_map"].is_object();
-  require_usage(has_map, "{}: weight_map is missing; want an object of tensors and the files that hold them", file);
-  std::map<std::string, std::string> map;
-  for (const auto& [name, value] : index["weight_map"].items()) {
-    require_usage(value.is_string(), "{}: tensor {}: got {}, want the name of a file", file, quoted_name(name),
-                  value.type_name());
-    const auto shard = value.get<std::string>();
-    require_usage(is_plain_name(shard), "{}: tensor {}: its file lies outside the folder; got {}, want a plain name",
-                  file, quoted_name(name), quoted_name(shard));
-    map.emplace(name, shard);
-  }
-  return map;
-}
-
 }  // namespace
 
 bool HfWeights::is_in(const fs::path& folder) {
-  return fs::exists(folder / kWholeFile) || fs::exists(folder / kIndexFile);
+  return fs::exists(folder / kWholeFile) || fs::exists(folder / kWeightsIndexFile);
 }
 
 HfWeights HfWeights::open(const fs::path& folder, HfClass hf_class) {
@@ -62,10 +39,10 @@ HfWeights HfWeights::open(const fs::path& folder, HfClass hf_class) {
     weights.add_file(weights.place_, hf_class);
     return weights;
   }
-  weights.place_ = folder / kIndexFile;
+  weights.place_ = folder / kWeightsIndexFile;
   require_usage(fs::exists(weights.place_), "{}: has no weights; want {} or {}", folder.string(), kWholeFile,
-                kIndexFile);
-  const std::map<std::string, std::string> map = read_index(weights.place_);
+                kWeightsIndexFile);
+  const std::map<std::string, std::string> map = read_weights_index(weights.place_);
   std::set<std::string> shards;
   for (const auto& [name, shard] : map) shards.insert(shard);
   std::map<std::string, size_t> file_of_shard;

@@ -58,7 +58,7 @@ bool is_hf_folder(const fs::path& folder) {
   return model_type_of(read_file(file, kMaxConfigBytes), file.string()) != "taper";
 }
 
-Transformer load_native_model(const fs::path& place, Precision precision) {
+Transformer load_native_model(const fs::path& place, Precision precision, const CheckpointFiles& saved) {
   const ModelConfig config = read_config(place / kConfigFile);
   const fs::path weights = place / kWeightsFile;
   const SafetensorsFile file = SafetensorsFile::open(weights);
@@ -77,6 +77,8 @@ Transformer load_native_model(const fs::path& place, Precision precision) {
     require(shape.size() == static_cast<size_t>(want.rank) && std::equal(shape.begin(), shape.end(), want.dims),
             "{}: tensor {} has another shape; got [{}], want {}", weights.string(), name, fmt::join(shape, ", "),
             to_string(want));
+    // Right before the same bytes are converted: a tensor is brought into memory once.
+    saved.check_tensor(file, name);
     file.read_into(name, tensor);
   }
   for (const std::string& name : file.names()) {
@@ -134,7 +136,9 @@ ModelConfig read_model_config(const fs::path& folder) {
 
 Transformer load_model(const fs::path& folder, Precision precision, const Say& say) {
   const fs::path place = find_model_folder(folder);
-  return is_hf_folder(place) ? load_hf_model(place, precision, say) : load_native_model(place, precision);
+  const CheckpointFiles saved = CheckpointFiles::of_checkpoint(place);
+  saved.check_without_tensors();
+  return is_hf_folder(place) ? load_hf_model(place, precision, say) : load_native_model(place, precision, saved);
 }
 
 void save_model(const Transformer& model, const fs::path& folder, StoredDtype stored) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "model/checkpoint_files.h"
 #include "model/hf_import.h"
 #include "model/transformer.h"
 
@@ -17,16 +18,14 @@ namespace taper {
 // UsageError where there is neither.
 std::filesystem::path find_model_folder(const std::filesystem::path& folder);
 
-// A checkpoint's folder counts once this file, written last, is there.
-inline constexpr const char* kCheckpointManifest = "training.json";
 // N of a folder named step-N; none for other names.
 std::optional<int64_t> checkpoint_step(const std::filesystem::path& folder);
 // step-N with a manifest, greatest N first. Error where the run's folder is there but cannot be read.
 std::vector<std::filesystem::path> complete_checkpoints(const std::filesystem::path& run);
 
 // Any model: takes what find_model_folder takes. Error that names the file and the tensor where one is missing,
-// unknown, or of another shape. Values may be anything, non-finite ones included: see first_non_finite. `say` hears
-// what a user should know about a file of Hugging Face's.
+// unknown, of another shape, or of a checkpoint and not as it was saved. Values may be anything, non-finite ones
+// included: see first_non_finite. `say` hears what a user should know about a file of Hugging Face's.
 Transformer load_model(const std::filesystem::path& folder, Precision precision = Precision::f32, const Say& say = {});
 
 // The config.json alone, of either kind, as load_model would set it.

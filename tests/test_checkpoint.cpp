@@ -4,8 +4,10 @@
 #include <limits>
 
 #include "engine/core/error.h"
+#include "engine/io/atomic_file.h"
 #include "engine/io/safetensors.h"
 #include "model/model_folder.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
 #include "tests/support/tiny_run.h"
@@ -88,12 +90,48 @@ TEST_CASE("checkpoint: a damaged training state names file and entry") {
   refuses("[]", "is damaged");
   refuses("{\"step\": 1e300}", "step is damaged");
   refuses("{\"step\": -1}", "step is damaged");
+  refuses("{\"step\": 9223372036854775808}", "step is damaged; got 9223372036854775808, want a whole number up to");
+  refuses("{\"step\": 1e999}", "a number is beyond what a double can hold");
   refuses(std::string(100'000, '['), "nested too deeply");
   refuses("{\"step\": \"0\"}", "step is damaged; got \"0\", want a whole number");
   refuses(manifest.substr(0, manifest.size() / 2), "not valid JSON");
   std::string without = manifest;
   without.replace(without.find("data_windows"), 12, "data_windoes");
   refuses(without, "data_windows is missing");
+}
+
+TEST_CASE("checkpoint: a model is loaded from it only as it was saved") {
+  const TempDir run;
+  Transformer model(tiny_config(), Precision::f32);
+  scramble(model, 1);
+  Trainer trainer(model, {});
+  const fs::path checkpoint = save_checkpoint(run.path(), model, trainer, {7, 9}, nullptr);
+  CHECK_NOTHROW(load_model(run.path()));
+  const auto with_a_bit_turned = [&](const char* name, size_t from_end) {
+    const std::string good = read_file(checkpoint / name);
+    std::string bad = good;
+    bad[bad.size() - from_end] = static_cast<char>(bad[bad.size() - from_end] ^ 1);
+    write_file(checkpoint / name, bad);
+    // By the run's name and by its own.
+    const std::string error = error_of([&] { load_model(run.path()); });
+    CHECK(error_of([&] { load_model(checkpoint); }) == error);
+    write_file(checkpoint / name, good);
+    CAPTURE(error);
+    CHECK(error.starts_with((checkpoint / name).string() + ": "));
+    CHECK(error.find(" is not what was saved; got checksum ") != std::string::npos);
+    CHECK(error.find(", want ") != std::string::npos);
+    return error;
+  };
+  const SafetensorsFile file = SafetensorsFile::open(checkpoint / "model.safetensors");
+  const std::string first = file.names().front(), last = file.names().back();
+  const auto first_bytes = static_cast<size_t>(file.info(last).end - file.info(first).begin);
+  CHECK(with_a_bit_turned("model.safetensors", 1).find(": tensor \"" + last + "\" is not") != std::string::npos);
+  CHECK(with_a_bit_turned("model.safetensors", first_bytes).find(": tensor \"" + first + "\" is not") !=
+        std::string::npos);
+  with_a_bit_turned("config.json", 2);
+  // The state of training is no part of the model.
+  fs::remove(checkpoint / "training.safetensors");
+  CHECK_NOTHROW(load_model(checkpoint));
 }
 
 TEST_CASE("checkpoint: what killed saves left behind goes") {

@@ -2,8 +2,10 @@
 #include <nlohmann/json.hpp>
 
 #include <cerrno>
+#include <cmath>
 #include <limits>
 #include <sstream>
+#include <vector>
 
 #include "engine/core/error.h"
 #include "tests/support/faults.h"
@@ -26,8 +28,9 @@ TEST_CASE("metrics: a line has the documented keys, aux null before taper start,
   }
   const std::string text = read_file(run / "metrics.jsonl");
   const auto line = nlohmann::json::parse(text.substr(0, text.find('\n')));
-  for (const char* key : {"step", "loss", "ce", "aux", "gate", "lr", "scale", "scale_max", "logit_rms", "grad_norm",
-                          "radial_ce", "radial_ce_share", "radial_loss", "radial_loss_share", "tokens_per_s", "bad"}) {
+  for (const char* key :
+       {"step", "loss", "ce", "aux", "gate", "lr", "scale", "scale_max", "logit_rms", "grad_norm", "radial_ce",
+        "radial_ce_share", "radial_loss", "radial_loss_share", "loss_z", "grad_norm_z", "tokens_per_s", "bad"}) {
     CAPTURE(key);
     CHECK(line.contains(key));
   }
@@ -46,6 +49,68 @@ TEST_CASE("metrics: going on drops the lines of steps that will be done again, a
             "{\"step\":2,\"loss\":1}\n{\"step\":3,\"valid_loss\":1}\n{\"step\":3,\"lo");
   MetricsFile(run.path(), 2);
   CHECK(read_file(run / "metrics.jsonl") == "{\"step\":0,\"loss\":1}\n{\"step\":1,\"loss\":1}\n");
+}
+
+namespace {
+
+// A loss that wanders, and at step 60 one far away; a gradient norm a hundred times as large.
+StepReport wandering(int64_t step) {
+  StepReport report;
+  report.step = step;
+  report.loss = step == 60 ? 9 : 2 + 0.1 * std::sin(1.7 * static_cast<double>(step));
+  report.gradient_norm = 100 * report.loss;
+  if (step == 30) report.bad_tensor = "wte.weight";
+  return report;
+}
+
+}  // namespace
+
+TEST_CASE("metrics: z-scores find the step that is unlike those before it") {
+  const TempDir run;
+  {
+    MetricsFile file(run.path(), 0);
+    for (int64_t step = 0; step < 80; ++step) file.write(wandering(step), 1);
+  }
+  std::istringstream lines(read_file(run / "metrics.jsonl"));
+  // By the definition, from all values: the weight of a value is 0.99 to the number of those after it.
+  std::vector<double> before;
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = nlohmann::json::parse(line);
+    const auto step = json["step"].get<int64_t>();
+    CAPTURE(step);
+    if (step == 30 || before.size() < 10) {
+      CHECK(json["loss_z"].is_null());
+      CHECK(json["grad_norm_z"].is_null());
+    } else {
+      double weights = 0, sum = 0, squares = 0;
+      for (size_t i = 0; i < before.size(); ++i) {
+        const double weight = std::pow(0.99, static_cast<double>(before.size() - 1 - i));
+        weights += weight;
+        sum += weight * before[i];
+        squares += weight * before[i] * before[i];
+      }
+      const double mean = sum / weights, deviation = std::sqrt(squares / weights - mean * mean);
+      CHECK(json["loss_z"].get<double>() == doctest::Approx((json["loss"].get<double>() - mean) / deviation));
+      CHECK(json["grad_norm_z"].get<double>() == doctest::Approx(json["loss_z"].get<double>()));
+      CHECK((std::abs(json["loss_z"].get<double>()) > 10) == (step == 60));
+    }
+    if (step != 30) before.push_back(json["loss"].get<double>());
+  }
+  CHECK(before.size() == 79);
+}
+
+TEST_CASE("metrics: going on, z-scores are those of a run that was never stopped") {
+  const TempDir run, other;
+  {
+    MetricsFile whole(run.path(), 0), first(other.path(), 0);
+    for (int64_t step = 0; step < 80; ++step) whole.write(wandering(step), 1);
+    for (int64_t step = 0; step < 50; ++step) first.write(wandering(step), 1);
+  }
+  {
+    MetricsFile second(other.path(), 45);
+    for (int64_t step = 45; step < 80; ++step) second.write(wandering(step), 1);
+  }
+  CHECK(read_file(run / "metrics.jsonl") == read_file(other / "metrics.jsonl"));
 }
 
 TEST_CASE("metrics: a full disk is said, its lines wait and come when there is room") {

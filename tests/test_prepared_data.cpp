@@ -55,6 +55,9 @@ TEST_CASE("prepared data: a folder that contradicts itself is refused") {
   replaced("fedcba", "fedcbb");
   replaced("train-00000.bin", "../train-00000.bin");
   replaced("\"format\": 1", "\"format\": 2");
-  replaced("\"tokens\": 3", "\"tokens\": \"3\"");
+  for (const char* no_count : {"\"3\"", "3.0", "3.5", "1e300", "1e999", "-3", "true", "null"}) {
+    CAPTURE(no_count);
+    replaced("\"tokens\": 3", std::string("\"tokens\": ") + no_count);
+  }
   replaced("}", "");
 }

@@ -1,15 +1,9 @@
 #include "train/checkpoint.h"
 
-#include <nlohmann/json.hpp>
-
-#include <span>
 #include <system_error>
 
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
-#include "engine/io/checksum.h"
-#include "engine/io/json_text.h"
-#include "engine/io/read_file.h"
 #include "engine/io/safetensors.h"
 #include "model/model_folder.h"
 
@@ -17,12 +11,9 @@ namespace taper {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kStateFile = "training.safetensors";
 constexpr const char* kPartial = ".partial";
-constexpr uint64_t kMaxManifestBytes = 1 << 24;
-constexpr uint64_t kMaxOtherBytes = uint64_t{1} << 30;  // of a file without tensors
 
 Tensor to_tensor(const std::vector<KindMeans>& norms) {
   std::vector<double> values;
@@ -57,108 +48,17 @@ void write_state(const fs::path& file, const Trainer& trainer) {
   write_safetensors(file, tensors);
 }
 
-std::string checksum_of(const void* data, size_t bytes) {
-  Checksum checksum;
-  checksum.add(data, bytes);
-  return fmt::format("{:016x}", checksum.value());
-}
-
-bool holds_tensors(const std::string& file) { return fs::path(file).extension() == ".safetensors"; }
-
-// Of a file that is read as it was written: of each tensor, or of the whole.
-Json checksums_of(const fs::path& file) {
-  if (!holds_tensors(file.filename().string())) {
-    const std::string content = read_file(file, kMaxOtherBytes);
-    return checksum_of(content.data(), content.size());
-  }
-  Json checksums = Json::object();
-  const SafetensorsFile tensors = SafetensorsFile::open(file);
-  for (const std::string& name : tensors.names()) {
-    const std::span<const std::byte> bytes = tensors.bytes(name);
-    checksums[name] = checksum_of(bytes.data(), bytes.size());
-  }
-  return checksums;
-}
-
-// Sizes and checksums of every file in the folder.
-void describe_files(const fs::path& folder, Json& manifest) {
-  manifest["files"] = Json::object();
-  manifest["checksums"] = Json::object();
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    manifest["files"][name] = fs::file_size(entry.path());
-    manifest["checksums"][name] = checksums_of(entry.path());
-  }
-}
-
-std::string manifest_of(const fs::path& folder, const TrainerState& state, const DataPosition& data) {
-  const CalibrationState& calibration = state.calibration;
-  Json json;
-  json["step"] = state.step;
-  json["updates"] = state.updates;
-  json["data_seed"] = data.seed;
-  json["data_windows"] = data.windows;
-  json["scale_mean"] = calibration.scale_mean;
-  json["observed_steps"] = calibration.observed_steps;
-  json["scale_target"] = calibration.scale_target ? Json(*calibration.scale_target) : Json();
-  describe_files(folder, json);
-  return json.dump(2) + "\n";
-}
-
-Json read_manifest(const fs::path& checkpoint) {
-  const fs::path file = checkpoint / kCheckpointManifest;
-  Json json = parse_json<Json>(read_file(file, kMaxManifestBytes), file.string());
-  require(json.is_object(), "{}: is damaged; want a JSON object", file.string());
-  return json;
-}
-
-template <class T>
-T read_entry(const Json& json, const fs::path& file, const char* key) {
-  const auto found = json.find(key);
-  require(found != json.end(), "{}: {} is missing", file.string(), key);
-  const bool is_fit = std::is_integral_v<T> ? found->is_number_unsigned() : found->is_number();
-  require(is_fit, "{}: {} is damaged; got {}, want a {}number", file.string(), key, shown(*found),
-          std::is_integral_v<T> ? "whole " : "");
-  return found->get<T>();
-}
-
 void read_moment(const SafetensorsFile& file, const std::string& name, const Tensor& to) {
   require(file.has(name), "{}: tensor {} is missing", file.path().string(), name);
   file.read_into(name, to);
 }
 
-std::string damage_of_file(const fs::path& checkpoint, const std::string& name, const Json& bytes, const Json& want) {
-  if (!is_plain_name(name)) return fmt::format("training.json lists {}, which lies outside", shown(name));
-  std::error_code error;
-  const auto size = fs::file_size(checkpoint / name, error);
-  if (error == std::errc::no_such_file_or_directory) return name + " is missing";
-  require(!error, "{}: cannot be read: {}", (checkpoint / name).string(), error.message());
-  if (bytes != size) return fmt::format("{} has {} bytes, want {}", name, size, shown(bytes));
-  if (want.is_null()) return "";
-  const Json got = checksums_of(checkpoint / name);
-  if (got == want) return "";
-  for (const auto& [tensor, checksum] : got.items()) {
-    const bool is_tensor = got.is_object() && want.is_object();
-    if (is_tensor && (!want.contains(tensor) || want[tensor] != checksum)) {
-      return fmt::format("{}: tensor {} is not what was saved: its checksum differs", name, shown(tensor));
-    }
-  }
-  return name + " is not what was saved: its checksum differs";
-}
-
-// What is wrong with a checkpoint; empty where all its files are as they were written. Manifests of before there were
-// checksums state sizes alone.
+// What is wrong with a checkpoint; empty where all its files are as they were written.
 std::string damage_of(const fs::path& checkpoint) {
   try {
-    const Json manifest = read_manifest(checkpoint);
-    const auto files = manifest.find("files");
-    if (files == manifest.end() || !files->is_object()) return "training.json lists no files";
-    const Json checksums = manifest.value("checksums", Json());
-    for (const auto& [name, bytes] : files->items()) {
-      const Json want = checksums.is_object() && checksums.contains(name) ? checksums[name] : Json();
-      const std::string damage = damage_of_file(checkpoint, name, bytes, want);
-      if (!damage.empty()) return damage;
-    }
+    const CheckpointFiles files = CheckpointManifest::read(checkpoint).files;
+    if (files.is_empty()) return "training.json lists no files";
+    files.check_all();
     return "";
   } catch (const Error& error) {
     return error.what();
@@ -173,7 +73,8 @@ void write_folder(const fs::path& folder, const Transformer& model, const Traine
   save_model(model, folder);
   if (tokenizer) tokenizer->save(folder, model.config().context);
   write_state(folder / kStateFile, trainer);
-  write_file(folder / kCheckpointManifest, manifest_of(folder, trainer.state(), data));
+  const CheckpointManifest manifest{trainer.state(), data, CheckpointFiles::of_folder(folder)};
+  write_file(folder / kCheckpointManifest, manifest.to_json());
   sync_folder(folder);
 }
 
@@ -251,16 +152,8 @@ std::optional<fs::path> newest_checkpoint(const fs::path& run, const std::functi
 }
 
 DataPosition load_training_state(const fs::path& checkpoint, Trainer& trainer) {
-  const Json manifest = read_manifest(checkpoint);
-  const fs::path name = checkpoint / kCheckpointManifest;
-  TrainerState state;
-  state.step = read_entry<int64_t>(manifest, name, "step");
-  state.updates = read_entry<int64_t>(manifest, name, "updates");
-  state.calibration.scale_mean = read_entry<double>(manifest, name, "scale_mean");
-  state.calibration.observed_steps = read_entry<int64_t>(manifest, name, "observed_steps");
-  if (manifest.contains("scale_target") && !manifest["scale_target"].is_null()) {
-    state.calibration.scale_target = read_entry<double>(manifest, name, "scale_target");
-  }
+  const CheckpointManifest manifest = CheckpointManifest::read(checkpoint);
+  TrainerState state = manifest.state;
   const SafetensorsFile file = SafetensorsFile::open(checkpoint / kStateFile);
   for (const Adamw::State& moments : trainer.optimizer().states()) {
     read_moment(file, "m." + moments.parameter.name, moments.m);
@@ -274,7 +167,7 @@ DataPosition load_training_state(const fs::path& checkpoint, Trainer& trainer) {
   if (is_fakeln) state.fakeln = to_means(file.read("fakeln", Dtype::f64));
   for (size_t i = 0; i + 1 < means.size(); i += 2) state.calibration.norms.push_back({means[i], means[i + 1]});
   trainer.restore(state);
-  return {read_entry<uint64_t>(manifest, name, "data_seed"), read_entry<uint64_t>(manifest, name, "data_windows")};
+  return manifest.data;
 }
 
 }  // namespace taper

@@ -3,9 +3,7 @@
 //   tokenizer files                  copied from the data
 //   training.safetensors             AdamW's moments "m.NAME" and "v.NAME", "calibration" f64 [norms, 2]: A and B; of a
 //                                    FakeLN run "fakeln" f64 [norms, kinds of token, 2]: the running means' sum, weight
-//   training.json                    the manifest, written last: step, updates, data position, running means of the
-//                                    scale; "files": the size in bytes of every other file; "checksums": of each of
-//                                    its tensors, or of the file where it has none (engine/io/checksum.h)
+//   training.json                    the manifest, written last (train/checkpoint_manifest.h)
 // It is written as RUN/step-N.partial, synced and renamed, so a folder step-N is whole, whatever happened. What a
 // killed run left behind goes at the next start.
 #pragma once
@@ -17,15 +15,10 @@
 #include <string>
 
 #include "data/tokenizer.h"
+#include "train/checkpoint_manifest.h"
 #include "train/trainer.h"
 
 namespace taper {
-
-// Where the next step's data comes from.
-struct DataPosition {
-  uint64_t seed = 0;
-  uint64_t windows = 0;  // drawn so far (BatchSampler::position)
-};
 
 // Writes RUN/step-N for the state's step N and returns it. Error where a parameter is not finite or the disk refuses;
 // older checkpoints are untouched then and nothing is left behind.

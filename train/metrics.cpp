@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
@@ -30,22 +31,32 @@ bool belongs_to(const Json& line, int64_t steps) {
          line["step"].get<int64_t>() < steps;
 }
 
-// A file that cannot be read is an error, not an empty one: what it holds would be lost.
-std::string kept_lines(const std::filesystem::path& path, int64_t steps) {
-  if (!std::filesystem::exists(path)) return "";
-  const std::string text = read_file(path, kMaxBytes);
-  std::string kept;
-  for (size_t at = 0, end; (end = text.find('\n', at)) != std::string::npos; at = end + 1) {
-    const std::string line = text.substr(at, end - at);
-    if (belongs_to(try_parse_json<Json>(line), steps)) kept += line + "\n";
-  }
-  return kept;
+double number_in(const Json& line, const char* key) {
+  const auto found = line.find(key);
+  return found != line.end() && found->is_number() ? found->get<double>() : NAN;
 }
 
 }  // namespace
 
+// A file that cannot be read is an error, not an empty one: what it holds would be lost.
+std::string MetricsFile::kept_lines(int64_t steps) {
+  if (!std::filesystem::exists(path_)) return "";
+  const std::string text = read_file(path_, kMaxBytes);
+  std::string kept;
+  for (size_t at = 0, end; (end = text.find('\n', at)) != std::string::npos; at = end + 1) {
+    const std::string line = text.substr(at, end - at);
+    const Json json = try_parse_json<Json>(line);
+    if (!belongs_to(json, steps)) continue;
+    kept += line + "\n";
+    if (json.contains("bad")) continue;
+    loss_.observe(number_in(json, "loss"));
+    gradient_norm_.observe(number_in(json, "grad_norm"));
+  }
+  return kept;
+}
+
 MetricsFile::MetricsFile(const std::filesystem::path& run, int64_t steps) : path_(run / "metrics.jsonl") {
-  write_file(path_, kept_lines(path_, steps));
+  write_file(path_, kept_lines(steps));
   descriptor_ = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
   require(descriptor_ >= 0, "{}: cannot be opened: {}", path_.string(), std::strerror(errno));
 }
@@ -72,8 +83,12 @@ void MetricsFile::write(const StepReport& report, double tokens_per_s) {
     line["radial_expected"] = number(report.identity->expected);
     line["radial_error"] = number(report.identity->error);
   }
+  const bool is_good = report.bad_tensor.empty();
+  const auto score = [](const std::optional<double>& z) { return z ? number(*z) : Json(); };
+  line["loss_z"] = is_good ? score(loss_.observe(report.loss)) : Json();
+  line["grad_norm_z"] = is_good ? score(gradient_norm_.observe(report.gradient_norm)) : Json();
   line["tokens_per_s"] = number(std::round(tokens_per_s));
-  if (!report.bad_tensor.empty()) line["bad"] = report.bad_tensor;
+  if (!is_good) line["bad"] = report.bad_tensor;
   write_line(line.dump());
 }
 

@@ -13,6 +13,9 @@
 //   radial_expected radial_error
 //                   only where the identity is checked (train/radial_check.h): what it says radial_ce is, and the sum
 //                   over tokens of the difference over the sum of |dh|
+//   loss_z grad_norm_z
+//                   how many deviations loss and grad_norm are from their recent means (train/z_score.h); null in the
+//                   first steps, and where the step was not finite, which does not count
 //   tokens_per_s    of this step
 //   bad             only where the step was not finite and nothing was updated: the first tensor found so
 // Of every evaluation, after `step` updates:
@@ -27,13 +30,14 @@
 
 #include "train/evaluate.h"
 #include "train/trainer.h"
+#include "train/z_score.h"
 
 namespace taper {
 
 class MetricsFile {
  public:
   // Goes on with RUN/metrics.jsonl after `steps` steps: keeps the lines of an earlier step and drops the rest, half
-  // lines of a run that was killed included.
+  // lines of a run that was killed included. The z-scores go on from what the kept lines say.
   MetricsFile(const std::filesystem::path& run, int64_t steps);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
@@ -49,9 +53,11 @@ class MetricsFile {
   void require_written() const;
 
  private:
+  std::string kept_lines(int64_t steps);
   void write_line(const std::string& line);
 
   std::filesystem::path path_;
+  ZScore loss_, gradient_norm_;
   int descriptor_ = -1;
   std::string waiting_, problem_;
 };

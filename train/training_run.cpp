@@ -129,7 +129,20 @@ class Loop {
     }
     progress_.say(fmt::format("step {}: {} is not finite, loss {}: nothing was updated", report.step, report.bad_tensor,
                               report.loss));
-    if (++bad_steps_ == kMostBadSteps) give_up(report.bad_tensor);
+    if (++bad_steps_ < kMostBadSteps) return;
+    save_what_was_good();
+    give_up(report.bad_tensor);
+  }
+
+  // Nothing was updated since the last step that was finite. The older checkpoints all stay: the trouble may have begun
+  // before it showed.
+  void save_what_was_good() {
+    if (first_non_finite(model_)) return;
+    try {
+      save_checkpoint(options_.folder, model_, trainer_, {options_.seed, sampler_.position()}, &data_.tokenizer);
+    } catch (const std::exception& error) {
+      progress_.say(fmt::format("step {}: not saved: {}", trainer_.next_step(), error.what()));
+    }
   }
 
   [[noreturn]] void give_up(const std::string& bad_tensor) {

@@ -29,8 +29,9 @@ enum class OutputUse : uint8_t { refuse, resume, overwrite };
 // nothing to resume; where another process trains in it. The lock is to be held as long as the run goes on.
 [[nodiscard]] FolderLock prepare_run_folder(const std::filesystem::path& run, OutputUse use);
 
-// Steps in a row whose loss or gradient is not finite before a run gives up. It gives up at once where a checkpoint is
-// due and parameters are not finite.
+// Steps in a row whose loss or gradient is not finite, and that therefore update nothing, before a run gives up; then
+// it saves a checkpoint, which holds the parameters as the last finite step left them. It gives up at once where a
+// checkpoint is due and parameters are not finite.
 inline constexpr int kMostBadSteps = 5;
 
 struct RunOptions {

@@ -12,8 +12,9 @@ namespace taper {
 
 inline constexpr int kDeepestJson = 64;
 
-// A whole text as a tree. UsageError, naming `source`, where it is no JSON, with the byte, or is nested deeper than
-// kDeepestJson: the library copies and destroys its trees recursively, and no file of ours or of others needs more.
+// A whole text as a tree. UsageError, naming `source`, where it is no JSON, with the byte, holds a number beyond a
+// double's range, or is nested deeper than kDeepestJson: the library copies and destroys its trees recursively, and no
+// file of ours or of others needs more.
 template <class Json = nlohmann::json>
 Json parse_json(std::string_view text, std::string_view source) {
   const auto check_depth = [&](int depth, typename Json::parse_event_t, Json&) {
@@ -24,6 +25,8 @@ Json parse_json(std::string_view text, std::string_view source) {
     return Json::parse(text, check_depth);
   } catch (const typename Json::parse_error& error) {
     fail_usage("{}: not valid JSON at byte {} of {}", source, error.byte, text.size());
+  } catch (const typename Json::out_of_range&) {
+    fail_usage("{}: not valid JSON: a number is beyond what a double can hold", source);
   }
 }
 

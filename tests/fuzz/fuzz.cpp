@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <map>
 
 #include "tests/support/temp_dir.h"
 
@@ -19,10 +20,15 @@ std::filesystem::path input_path(const std::string& name) {
 }
 
 std::filesystem::path write_input(const std::string& name, std::string_view bytes) {
+  // Open for good, and written over: making a file anew for each input would take longer than reading it.
+  static std::map<std::string, int> descriptors;
   const std::filesystem::path path = input_path(name);
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  const bool is_written = file >= 0 && write(file, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size());
-  if (file >= 0) close(file);
+  const auto [found, is_new] = descriptors.emplace(name, -1);
+  if (is_new) found->second = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  const int file = found->second;
+  const bool is_written = file >= 0 &&
+                          pwrite(file, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()) &&
+                          ftruncate(file, static_cast<off_t>(bytes.size())) == 0;
   expect(is_written, "room for the input");
   return path;
 }

@@ -15,6 +15,7 @@
 #include "model/config.h"
 #include "model/hf_config.h"
 #include "tests/fuzz/fuzz.h"
+#include "train/checkpoint_manifest.h"
 
 using namespace taper;
 namespace fs = std::filesystem;
@@ -113,6 +114,26 @@ void configs(const Seeds& seeds) {
   seeds.add("configs", "options", "\3{\"steps\": 10,\n \"lr\": 1e-3, \"input\": [\"a\", \"b\"], \"greedy\": true}");
 }
 
+void checkpoints(const Seeds& seeds) {
+  const fs::path folder = fuzz::input_path("checkpoint");
+  fs::create_directories(folder);
+  write_safetensors(folder / "model.safetensors", {{"a.weight", Tensor::from(std::vector<float>{1, 2}, {2})}});
+  const std::string weights = content(folder / "model.safetensors");
+  CheckpointManifest manifest;
+  manifest.state.step = 7;
+  manifest.state.updates = 6;
+  manifest.data = {42, 112};
+  manifest.state.calibration.scale_target = 1.5;
+  const std::string empty = manifest.to_json();
+  write_file(folder / "config.json", "{}");
+  manifest.files = CheckpointFiles::of_folder(folder);
+  seeds.add("checkpoint", "whole", manifest.to_json() + '\0' + weights);
+  seeds.add("checkpoint", "empty", empty + '\0' + weights);
+  const std::string index =
+      R"({"metadata":{"total_size":8},"weight_map":{"a.weight":"a.safetensors","b.weight":"b.safetensors"}})";
+  seeds.add("weights_index", "two", index);
+}
+
 void corpora(const Seeds& seeds) {
   const std::string lines = "{\"text\": \"One day.\"}\n{\"text\": \"b<|endoftext|>c\", \"more\": [1, {}]}\n\n";
   seeds.add("jsonl", "lines", lines);
@@ -163,6 +184,7 @@ int main(int argc, char** argv) {
   tensors(seeds);
   tokenizers(seeds);
   configs(seeds);
+  checkpoints(seeds);
   corpora(seeds);
   shards(seeds);
   command_lines(seeds);

@@ -22,6 +22,7 @@ struct Plan {
   bool has_struck = false;
   Fault fault;
   int64_t left = 0;  // calls until it strikes
+  int64_t calls = 0;
 };
 thread_local Plan plan;
 
@@ -29,6 +30,7 @@ thread_local Plan plan;
 // Whether this call fails; errno is set then.
 bool strikes(Call call) {
   if (!plan.is_planted || plan.fault.call != call) return false;
+  ++plan.calls;
   const bool is_over = plan.has_struck && !plan.fault.lasts;
   if (is_over || (!plan.has_struck && --plan.left > 0)) return false;
   plan.has_struck = true;
@@ -59,9 +61,10 @@ const char* to_string(Call call) {
   return kNames[static_cast<int>(call)];
 }
 
-PlantedFault::PlantedFault(const Fault& fault, int64_t n) { plan = {true, false, fault, n}; }
+PlantedFault::PlantedFault(const Fault& fault, int64_t n) { plan = {true, false, fault, n, 0}; }
 PlantedFault::~PlantedFault() { plan.is_planted = false; }
 bool PlantedFault::has_struck() const { return plan.has_struck; }
+int64_t PlantedFault::calls() const { return plan.calls; }
 
 }  // namespace taper::test
 

@@ -40,6 +40,8 @@ class PlantedFault {
   PlantedFault& operator=(const PlantedFault&) = delete;
 
   bool has_struck() const;
+  // Of the kind, on this thread, while it lived so far.
+  int64_t calls() const;
 };
 
 }  // namespace taper::test

@@ -14,8 +14,9 @@ for target in $TARGETS; do
   mkdir -p "$fuzz/corpus/$target"
   begin=$SECONDS
   # Messages go to the log with libFuzzer's own: stdout alone is closed.
-  TAPER_THREADS=1 ASAN_OPTIONS=malloc_context_size=4 "$fuzz/$target" ${limit:--max_total_time=${TIME:-60}} -max_len=2048 -entropic=0 -timeout=20 \
-    -rss_limit_mb=2048 -malloc_limit_mb=512 -close_fd_mask=1 -print_final_stats=1 \
+  TAPER_THREADS=1 ASAN_OPTIONS=malloc_context_size=2:quarantine_size_mb=8 \
+    "$fuzz/$target" ${limit:--max_total_time=${TIME:-60}} -max_len=2048 -dict=tests/fuzz/numbers.dict -entropic=0 \
+    -timeout=20 -rss_limit_mb=2048 -malloc_limit_mb=512 -close_fd_mask=1 -print_final_stats=1 \
     -artifact_prefix="$fuzz/findings/$target-" "$fuzz/corpus/$target" "$fuzz/seeds/$target" \
     >/dev/null 2>"$fuzz/logs/$target" || { failed=1; echo "$target: failed; see $fuzz/logs/$target and $fuzz/findings" >&2; }
   runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$fuzz/logs/$target")
