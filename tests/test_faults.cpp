@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "engine/core/allocator.h"
 #include "engine/core/error.h"
 #include "model/model_folder.h"
 #include "tests/support/faults.h"
@@ -101,6 +102,8 @@ class Scene {
 
  private:
   void begin_again() {
+    // What earlier runs left for reuse would be taken without a call.
+    release_cached_memory();
     fs::remove_all(folder_ / "run");
     fs::copy(folder_ / "before", folder_ / "run", fs::copy_options::recursive);
   }
