@@ -67,8 +67,8 @@ struct Tile {
     });
   }
 
-  // Two steps of the next tile: panels are too short for the processor to see for itself where reading goes on. Twice
-  // as fast with bf16 and int8 where the matrices of a token do not fit the nearer caches.
+  // Two steps of the next tile: panels of bf16 and int8 are too short for the processor to see for itself where reading
+  // goes on. Nearly twice as fast where the matrices of a token do not fit the second-level cache; f32 gains nothing.
   TAPER_INLINE static void fetch_next(const Weight* w, int64_t panel_stride) {
     constexpr int64_t kLine = 64, kBytes = 2 * kStep * kPanelRows * sizeof(Weight);
     unrolled<P>([&](auto p) TAPER_INLINE_LAMBDA {
@@ -84,7 +84,7 @@ struct Tile {
     F32x16 even[R][P] = {}, odd[R][P] = {};
     int64_t j = 0;
     for (; j + 2 * kStep <= k; j += 2 * kStep) {
-      if constexpr (R == 1) fetch_next(w + j * kPanelRows, panel_stride);
+      if constexpr (R == 1 && sizeof(Weight) < sizeof(float)) fetch_next(w + j * kPanelRows, panel_stride);
       add_step(even, x + j, x_stride, w + j * kPanelRows, panel_stride);
       add_step(odd, x + j + kStep, x_stride, w + (j + kStep) * kPanelRows, panel_stride);
     }
