@@ -15,7 +15,7 @@ try() { # file filter edit
     echo "matches nothing: $file: $edit"
     return 1
   fi
-  if ! eval "$EMULATE" -O1 -c "$scratch/kernel.cu" -o "$scratch/kernel.o" 2>"$scratch/log"; then
+  if ! eval "$EMULATE" -O1 -w -c "$scratch/kernel.cu" -o "$scratch/kernel.o" 2>"$scratch/log"; then
     grep -m 1 error "$scratch/log"
     echo "does not compile: $file: $edit"
     return 1
