@@ -214,7 +214,7 @@ fuzz_targets := $(filter-out fuzz make_seeds,$(patsubst tests/fuzz/%.cpp,%,$(wil
 fuzz_sources := $(filter-out data/story_%,$(wildcard engine/core/*.cpp engine/io/*.cpp data/*.cpp data/bpe/*.cpp)) engine/kernels/kernel.cpp \
   $(addprefix model/,checkpoint_files.cpp config.cpp hf_config.cpp hf_config_keys.cpp weights_index.cpp) \
   train/checkpoint_manifest.cpp tools/common/cli.cpp tools/common/config_file.cpp \
-  tools/common/option_state.cpp tools/common/run_tool.cpp tests/fuzz/fuzz.cpp tests/support/temp_dir.cpp
+  tools/common/messages.cpp tools/common/option_state.cpp tests/fuzz/fuzz.cpp tests/support/temp_dir.cpp
 fuzz_base := build/fuzz
 fuzz_objects := $(fuzz_sources:%.cpp=$(fuzz_base)/objects/%.o)
 fuzz_flags := -std=c++20 -O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined,float-cast-overflow \

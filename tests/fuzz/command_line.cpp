@@ -4,7 +4,7 @@
 
 #include "tests/fuzz/fuzz.h"
 #include "tools/common/cli.h"
-#include "tools/common/run_tool.h"
+#include "tools/common/messages.h"
 
 using namespace taper;
 

@@ -16,8 +16,8 @@
 #include "engine/core/profile.h"
 #include "engine/core/thread_setting.h"
 #include "tools/common/config_file.h"
+#include "tools/common/messages.h"
 #include "tools/common/option_state.h"
-#include "tools/common/run_tool.h"
 
 namespace taper {
 namespace {

@@ -21,8 +21,6 @@
 namespace taper {
 namespace {
 
-bool messages_are_silent = false;
-
 // A failure is one readable line, whatever names and values it quotes.
 std::string as_one_line(std::string_view text) {
   constexpr size_t kMost = 2000;
@@ -92,21 +90,5 @@ int run_tool(int argc, char** argv, const std::function<int()>& body) {
   const std::string path = argc > 0 ? argv[0] : "taper";
   return run_body(path.substr(path.find_last_of('/') + 1), body);
 }
-
-void write_result(std::string_view bytes) {
-  const bool is_written =
-      std::fwrite(bytes.data(), 1, bytes.size(), stdout) == bytes.size() && std::fflush(stdout) == 0;
-  if (is_written) return;
-  const int error = errno;
-  // What could not be written is not tried again at exit.
-  std::clearerr(stdout);
-  fail("stdout: cannot be written: {}", std::strerror(error));
-}
-
-void print_message(std::string_view line) {
-  if (!messages_are_silent) std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
-}
-
-void silence_messages(bool is_quiet) { messages_are_silent = is_quiet; }
 
 }  // namespace taper
