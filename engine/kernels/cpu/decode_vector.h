@@ -70,12 +70,22 @@ TAPER_INLINE void operator+=(F32x16& a, const F32x16& b) {
 TAPER_INLINE void operator-=(F32x16& a, const F32x16& b) {
   by_register([](F32& a, const F32& b) TAPER_INLINE_LAMBDA { a -= b; }, a, b);
 }
-// sum += a b, rounded once where the instruction set can.
+// sum += a b, rounded once where the instruction set can. Left to the compiler that would depend on the code around it,
+// and the bits on the tile.
+TAPER_INLINE void add_product(F32& sum, const F32& a, const F32& b) {
+#if defined(__AVX512F__)
+  sum = (F32)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)sum);
+#elif defined(__FMA__)
+  sum = (F32)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)sum);
+#else
+  sum += a * b;
+#endif
+}
 TAPER_INLINE void add_product(F32x16& sum, const F32x16& a, const F32x16& b) {
-  by_register([](F32& sum, const F32& a, const F32& b) TAPER_INLINE_LAMBDA { sum += a * b; }, sum, a, b);
+  by_register([](F32& sum, const F32& a, const F32& b) TAPER_INLINE_LAMBDA { add_product(sum, a, b); }, sum, a, b);
 }
 TAPER_INLINE void add_product(F32x16& sum, const F32x16& a, float b) {
-  by_register([&](F32& sum, const F32& a) TAPER_INLINE_LAMBDA { sum += a * b; }, sum, a);
+  by_register([&](F32& sum, const F32& a) TAPER_INLINE_LAMBDA { add_product(sum, a, b - F32{}); }, sum, a);
 }
 TAPER_INLINE void raise_to(F32x16& a, const F32x16& b) {
   by_register([](F32& a, const F32& b) TAPER_INLINE_LAMBDA { a = a < b ? b : a; }, a, b);

@@ -62,8 +62,8 @@ template <class V>
   std::memcpy(c + kLanes, &high, sizeof high);
 }
 
-// kRows x kColumns entries of c.
-void multiply_tile(const Target& target, const float* a, const float* b, int64_t depth) {
+// kRows x kColumns entries of c. Never inlined: every entry's bits come from the same code.
+[[gnu::noinline]] void multiply_tile(const Target& target, const float* a, const float* b, int64_t depth) {
   Vector low[kRows] = {}, high[kRows] = {};
   // By the time of the sums c is at hand: a quarter of the time at width 512.
   for (int64_t i = 0; i < kRows; ++i) {
