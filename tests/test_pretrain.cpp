@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include <filesystem>
 #include <sstream>
 
 #include "engine/core/error.h"
@@ -234,7 +235,7 @@ TEST_CASE("pretrain: in bf16, evaluations, samples and a resumed run included") 
         result["valid_loss"]);
 }
 
-TEST_CASE("pretrain: an absurd learning rate ends with exit code 1, or a finite model") {
+TEST_CASE("pretrain: an absurd learning rate ends with exit code 1 and the last good state saved") {
   const Prepared prepared;
   Arguments arguments = prepared.pretrain("run");
   for (size_t i = 0; i + 1 < arguments.size(); ++i) {
@@ -243,5 +244,7 @@ TEST_CASE("pretrain: an absurd learning rate ends with exit code 1, or a finite 
   const ProcessResult result = call("pretrain", arguments);
   CAPTURE(result.err);
   CHECK(result.exit_code == 1);
-  CHECK(result.err.find("is not finite; last good checkpoint: none") != std::string::npos);
+  const std::string saved = prepared.path("run/step-6");
+  CHECK(result.err.find("is not finite; last good checkpoint: " + saved) != std::string::npos);
+  CHECK(is_regular_file(std::filesystem::path(saved) / "model.safetensors"));
 }
