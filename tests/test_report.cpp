@@ -46,13 +46,49 @@ std::vector<Shown> shown_in(const std::string& html) {
   return all;
 }
 
+// What stands between each `begin` and the `end` behind it. Plots are too long for std::regex, which calls itself for
+// every character.
+std::vector<std::string> between(const std::string& text, const std::string& begin, const std::string& end) {
+  std::vector<std::string> all;
+  for (size_t from = text.find(begin); from != std::string::npos; from = text.find(begin, from)) {
+    from += begin.size();
+    const size_t to = text.find(end, from);
+    REQUIRE(to != std::string::npos);
+    all.push_back(text.substr(from, to - from));
+    from = to;
+  }
+  return all;
+}
+
+std::string without(std::string text, const std::string& begin, const std::string& end) {
+  for (const std::string& inside : between(text, begin, end)) {
+    const std::string whole = begin + inside + end;
+    text.replace(text.find(whole), whole.size(), "<");
+  }
+  return text;
+}
+
+// An element of the first series' colour with points.
+bool draws_series(const std::string& svg) {
+  for (std::string element : between(svg, "var(--series-1)", ">")) {
+    std::erase_if(element, [](char c) { return c == ' '; });
+    for (const char* points : {"d='", "d=\"", "points='", "points=\""}) {
+      if (element.find(points) != std::string::npos) return true;
+    }
+  }
+  return false;
+}
+
 // The page without what need not be in a file: styles, plots, published figures, texts of models, the machine, and the
 // elements that name a file.
 std::string rest_of(std::string html) {
+  html = without(html, "<style>", "</style>");
+  html = without(html, "<svg", "</svg>");
+  html = without(html, "<p class=\"sample\">", "</p>");
+  html = without(html, "<div class=\"wide published\">", "</div>");
   for (const char* pattern :
-       {R"(<style>[\s\S]*?</style>)", R"(<svg[\s\S]*?</svg>)", R"(<p class="sample">[\s\S]*?</p>)",
-        R"re(<div class="wide published">[\s\S]*?</div>)re", R"re(<[a-z0-9]+ class="[^"]*is-published"[^>]*>[^<]*<)re",
-        R"re(<td class="machine">[^<]*<)re", R"re(<[a-z0-9]+[^>]* data-from="[^"]*"[^>]*>[^<]*<)re", R"(<[^>]*>)"}) {
+       {R"re(<[a-z0-9]+ class="[^"]*is-published"[^>]*>[^<]*<)re", R"re(<td class="machine">[^<]*<)re",
+        R"re(<[a-z0-9]+[^>]* data-from="[^"]*"[^>]*>[^<]*<)re", R"(<[^>]*>)"}) {
     html = std::regex_replace(html, std::regex(pattern), "<");
   }
   return html;
@@ -169,16 +205,14 @@ TEST_CASE("report: every number on the page stands in the file it names") {
   CHECK(html.find("name=\"viewport\"") != std::string::npos);
 
   // Every plot has a line or a bar of a series, and its colours are the page's.
-  const std::regex figure(R"re(<figure data-plot="[^"]*"[^>]*>([\s\S]*?)</figure>)re");
-  int figures = 0;
-  for (std::sregex_iterator it(html.begin(), html.end(), figure), end; it != end; ++it, ++figures) {
-    const std::string svg = (*it)[1];
-    CHECK(std::regex_search(svg, std::regex(R"re(var\(--series-1\)'?[^>]*(d|points) *= *['"])re")));
+  const std::vector<std::string> figures = between(html, "<figure data-plot=", "</figure>");
+  for (const std::string& svg : figures) {
+    CHECK(draws_series(svg));
     CHECK(svg.find("rgb(") == std::string::npos);
     CHECK(svg.find("black") == std::string::npos);
   }
   // The single run has one evaluation alone, which makes no curve.
-  CHECK(figures == 4 + 7 + 1 + 6);
+  CHECK(figures.size() == 4 + 7 + 1 + 6);
 
   // The Markdown and the CSV say the same.
   const std::string markdown = read_file(stories.folder() / "report.md"),
