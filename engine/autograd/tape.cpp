@@ -89,11 +89,17 @@ class LeafSlots {
   std::vector<std::pair<Tensor, GradSlot>> slots_;
 };
 
+// Before anything of the node is touched: its slots are gone with the rest.
+void require_unspent(const GradNode& node) {
+  require(!node.is_spent, "backward: {} was differentiated before, and its memory is gone", node.op->name());
+}
+
 Grads::Target target_of(const Tensor& input, Agenda& agenda, LeafSlots& leaves) {
   Grads::Target target;
   if (!input || !input.requires_grad()) return target;
   target.device = input.device();
   if (const auto& node = input.impl()->node) {
+    require_unspent(*node);
     agenda.emplace(node->age, node);
     target.slot = &node->out_grads[static_cast<size_t>(input.impl()->output_index)];
     target.spec = {input.shape(), input.dtype()};
@@ -119,7 +125,6 @@ Tensors take_output_grads(GradNode& node) {
 }
 
 void run_node(GradNode& node, Agenda& agenda) {
-  require(!node.is_spent, "backward: {} was differentiated before, and its memory is gone", node.op->name());
   const Tensors dy = take_output_grads(node);
   LeafSlots leaves(node.inputs);
   std::vector<Grads::Target> targets;
@@ -140,7 +145,7 @@ void seed_root(const Tensor& root, const Tensor& cotangent, Agenda& agenda) {
   require(cotangent.is_defined() && cotangent.shape() == root.shape() && cotangent.dtype() == root.dtype(),
           "backward: the cotangent is {}, want {}", describe(cotangent), describe(root));
   const auto& node = root.impl()->node;
-  require(!node->is_spent, "backward: {} was differentiated before, and its memory is gone", node->op->name());
+  require_unspent(*node);
   GradSlot& slot = node->out_grads[static_cast<size_t>(root.impl()->output_index)];
   require(!slot.is_set, "backward: a root of {} is given twice", node->op->name());
   slot = {cotangent.detached(), true};
