@@ -67,9 +67,9 @@ endif
 
 # -O3 where the time of a run goes; the rest, mostly users of large header libraries, would only compile longer by it.
 hot_folders := engine/% data/% infer/% tests/emulation/%
-optimisation_of_hot := $(if $(filter debug,$(BUILD)),-O1 -g,$(if $(sanitizers),-O1,-O3))
-optimisation_of_rest := $(if $(filter debug,$(BUILD)),-O1 -g,$(if $(sanitizers),-O0,-O1))
-optimisation = $(if $(filter $(hot_folders),$<),$(optimisation_of_hot),$(optimisation_of_rest))
+hot_level := $(if $(sanitizers),-O1,-O3)
+other_level := $(if $(sanitizers),-O0,-O1)
+optimisation = $(if $(filter debug,$(BUILD)),-O1 -g,$(if $(filter $(hot_folders),$<),$(hot_level),$(other_level)))
 sanitizing := $(if $(sanitizers),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
 # Two warnings of g++ 12 are wrong about the standard library's strings (GCC bug 105651) and about fmt.
 # Sanitized code gives it more of them.

@@ -112,7 +112,9 @@ int run(int argc, char** argv) {
   // int8 as generate decodes with it: folded first where the norms have tapered away.
   Transformer model = [&] {
     Transformer loaded = load_model(folder, parse_precision(common), print_message);
-    return is_int8 ? prepare(std::move(loaded), choose_plan(read_model_config(folder), {})) : std::move(loaded);
+    if (!is_int8) return loaded;
+    const Plan plan = choose_plan(loaded.config(), {});
+    return prepare(std::move(loaded), plan);
   }();
   const auto evaluate_on_device = [&] {
     model.move_to(device);

@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
-#include <vector>
 
-#include "engine/core/parallel.h"
 #include "engine/core/tensor.h"
-#include "engine/kernels/cpu/read_stream.h"
 #include "engine/kernels/kernels.h"
+#include "tools/common/read_chain.h"
 
 namespace taper {
 namespace {
@@ -27,18 +25,8 @@ double least_seconds_of(const std::function<void()>& call) {
 }
 
 double read_bytes_per_s() {
-  constexpr int64_t kBytes = 256'000'000;
-  const Tensor memory = Tensor::full({kBytes / 2}, 1.0, Dtype::bf16);
-  std::vector<uint64_t> sums(static_cast<size_t>(thread_count()) * 16);
-  const double seconds = least_seconds_of([&] {
-    parallel_team([&](const Worker& worker) {
-      int64_t begin, end;
-      worker.part(kBytes, 64, begin, end);
-      sums[static_cast<size_t>(worker.index) * 16] +=
-          cpu::read_stream(static_cast<const char*>(memory.raw()) + begin, end - begin);
-    });
-  });
-  return static_cast<double>(kBytes) / seconds;
+  ReadChain memory({256'000'000});
+  return static_cast<double>(memory.bytes()) / least_seconds_of([&] { memory.read(1); });
 }
 
 double flops_per_s(Dtype dtype) {

@@ -2,7 +2,7 @@
 // sums).
 #pragma once
 
-#include "engine/kernels/cpu/decode_vector.h"
+#include "engine/kernels/cpu/vector.h"
 
 namespace taper::cpu::TAPER_ISA {
 namespace {

@@ -21,6 +21,7 @@ bool suits_packed(const Gemm& g) {
 #endif
 }
 
+// What is left.
 void multiply(const Gemm& g) {
   if (g.dtype == Dtype::f64) return base::gemm_eigen(g);
 #if defined(TAPER_ONEDNN)

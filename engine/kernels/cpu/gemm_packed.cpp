@@ -2,6 +2,7 @@
 // High-Performance Matrix Multiplication", ACM TOMS 34 (2008). Blocks of both operands are copied in the order in which
 // the innermost loop reads them, bf16 widened on the way; that loop keeps kRows x kColumns sums in registers. Each
 // entry of c is summed in the order of k, whatever part of c a thread has: the bits do not depend on their number.
+#include <algorithm>
 #include <cstring>
 
 #include "engine/core/parallel.h"
@@ -9,26 +10,17 @@
 #include "engine/kernels/cpu/gemm.h"
 #include "engine/kernels/cpu/gemm_activation.h"
 #include "engine/kernels/cpu/scratch.h"
+#include "engine/kernels/cpu/vector.h"
 
 namespace taper::cpu::TAPER_ISA {
 namespace {
 
-#if defined(__AVX512F__)
-constexpr int64_t kLanes = 16, kRows = 12;
-#elif defined(__AVX2__)
-constexpr int64_t kLanes = 8, kRows = 6;
-#else
-constexpr int64_t kLanes = 4, kRows = 6;
-#endif
-typedef float Vector __attribute__((vector_size(kLanes * 4)));
-constexpr int64_t kColumns = 2 * kLanes;
+// With two registers of b and one of a, these sums fill the registers.
+constexpr int64_t kRows = kRegisterLanes == 16 ? 12 : 6, kColumns = 2 * kRegisterLanes;
 
 // A sliver of b, kDepth x kColumns, stays in the first-level cache, a block of a in the second, one of b in the third.
 constexpr int64_t kDepth = 256, kBlockRows = 192, kBlockColumns = 2048;
 static_assert(kBlockRows % kRows == 0 && kBlockColumns % kColumns == 0);
-
-int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-int64_t up_to_multiple(int64_t n, int64_t of) { return (n + of - 1) / of * of; }
 
 // Where sums go: c = sums (+ c) or sums + bias.
 struct Target {
@@ -42,29 +34,28 @@ struct Target {
   }
 };
 
-template <class V>
-[[gnu::always_inline]] inline V load(const float* from) {
-  V v;
+TAPER_INLINE F32 load(const float* from) {
+  F32 v;
   std::memcpy(&v, from, sizeof v);
   return v;
 }
 
-[[gnu::always_inline]] inline void store_row(const Target& t, int64_t row, Vector low, Vector high) {
+TAPER_INLINE void store_row(const Target& t, int64_t row, F32 low, F32 high) {
   float* c = t.c + row * t.stride;
   if (t.adds) {
-    low += load<Vector>(c);
-    high += load<Vector>(c + kLanes);
+    low += load(c);
+    high += load(c + kRegisterLanes);
   } else if (t.bias) {
-    low += load<Vector>(t.bias);
-    high += load<Vector>(t.bias + kLanes);
+    low += load(t.bias);
+    high += load(t.bias + kRegisterLanes);
   }
   std::memcpy(c, &low, sizeof low);
-  std::memcpy(c + kLanes, &high, sizeof high);
+  std::memcpy(c + kRegisterLanes, &high, sizeof high);
 }
 
-// kRows x kColumns entries of c. Never inlined: every entry's bits come from the same code.
-[[gnu::noinline]] void multiply_tile(const Target& target, const float* a, const float* b, int64_t depth) {
-  Vector low[kRows] = {}, high[kRows] = {};
+// kRows x kColumns entries of c.
+void multiply_tile(const Target& target, const float* a, const float* b, int64_t depth) {
+  F32 low[kRows] = {}, high[kRows] = {};
   // By the time of the sums c is at hand: a quarter of the time at width 512.
   for (int64_t i = 0; i < kRows; ++i) {
     const float* c = target.c + i * target.stride;
@@ -72,11 +63,12 @@ template <class V>
     __builtin_prefetch(c + kColumns - 1, 1);
   }
   for (int64_t p = 0; p < depth; ++p, a += kRows, b += kColumns) {
-    const Vector b_low = load<Vector>(b), b_high = load<Vector>(b + kLanes);
+    const F32 b_low = load(b), b_high = load(b + kRegisterLanes);
 #pragma GCC unroll 12
     for (int64_t i = 0; i < kRows; ++i) {
-      low[i] += a[i] * b_low;
-      high[i] += a[i] * b_high;
+      const F32 factor = a[i] - F32{};
+      add_product(low[i], factor, b_low);
+      add_product(high[i], factor, b_high);
     }
   }
 #pragma GCC unroll 12
@@ -102,7 +94,7 @@ void multiply_edge_tile(const Target& target, const float* a, const float* b, in
 template <int64_t kGroup, class T>
 void pack(float* to, const T* from, int64_t stride, bool is_across, int64_t count, int64_t depth) {
   for (int64_t first = 0; first < count; first += kGroup, to += kGroup * depth) {
-    const int64_t present = least(kGroup, count - first);
+    const int64_t present = std::min(kGroup, count - first);
     if (present < kGroup) {
       for (int64_t i = 0; i < kGroup * depth; ++i) to[i] = 0;
     }
@@ -128,8 +120,8 @@ void pack(float* to, const T* from, int64_t stride, bool is_across, int64_t coun
 struct Blocks {
   float *a, *b;
 };
-int64_t a_block_size(const Gemm& g) { return least(kDepth, g.k) * least(kBlockRows, up_to_multiple(g.m, kRows)); }
-int64_t b_block_size(const Gemm& g) { return least(kDepth, g.k) * least(kBlockColumns, up_to_multiple(g.n, kColumns)); }
+int64_t a_block_size(const Gemm& g) { return std::min(kDepth, g.k) * std::min(kBlockRows, round_up(g.m, kRows)); }
+int64_t b_block_size(const Gemm& g) { return std::min(kDepth, g.k) * std::min(kBlockColumns, round_up(g.n, kColumns)); }
 
 // Rows and columns of c by one block of a and one of b.
 void multiply_blocks(const Target& target, const float* a, const float* b, int64_t rows, int64_t columns,
@@ -137,7 +129,7 @@ void multiply_blocks(const Target& target, const float* a, const float* b, int64
   for (int64_t j = 0; j < columns; j += kColumns, b += kColumns * depth) {
     for (int64_t i = 0; i < rows; i += kRows) {
       const float* sliver = a + i * depth;
-      const int64_t height = least(kRows, rows - i), width = least(kColumns, columns - j);
+      const int64_t height = std::min(kRows, rows - i), width = std::min(kColumns, columns - j);
       if (height == kRows && width == kColumns) {
         multiply_tile(target.at(i, j), sliver, b, depth);
       } else {
@@ -154,13 +146,13 @@ void multiply(const Gemm& g, const Blocks& blocks) {
   Target c{static_cast<float*>(g.c), g.c_stride, g.adds, static_cast<const float*>(g.bias)};
   int64_t p = 0;
   do {  // once where k is 0
-    const int64_t depth = least(kDepth, g.k - p);
+    const int64_t depth = std::min(kDepth, g.k - p);
     for (int64_t j = 0; j < g.n; j += kBlockColumns) {
-      const int64_t columns = least(kBlockColumns, g.n - j);
+      const int64_t columns = std::min(kBlockColumns, g.n - j);
       pack<kColumns>(blocks.b, b + (g.b.is_transposed ? j * g.b.stride + p : p * g.b.stride + j), g.b.stride,
                      !g.b.is_transposed, columns, depth);
       for (int64_t i = 0; i < g.m; i += kBlockRows) {
-        const int64_t rows = least(kBlockRows, g.m - i);
+        const int64_t rows = std::min(kBlockRows, g.m - i);
         pack<kRows>(blocks.a, a + (g.a.is_transposed ? p * g.a.stride + i : i * g.a.stride + p), g.a.stride,
                     g.a.is_transposed, rows, depth);
         multiply_blocks(c.at(i, j), blocks.a, blocks.b, rows, columns, depth);
@@ -191,7 +183,7 @@ void store_bf16(const Gemm& g, const float* sums, int64_t stride) {
 void gemm_packed(const Gemm& g) {
   const int threads = double(g.m) * double(g.n) * double(g.k) < 1e5 ? 1 : thread_count();
   const bool is_narrow = g.c_dtype == Dtype::bf16;
-  const int64_t a_size = up_to_multiple(a_block_size(g), 16), b_size = up_to_multiple(b_block_size(g), 16);
+  const int64_t a_size = round_up(a_block_size(g), 16), b_size = round_up(b_block_size(g), 16);
   const Scratch<float> blocks((a_size + b_size) * threads), sums(is_narrow ? g.m * g.n : 0);
   Gemm wide = g;
   if (is_narrow) {

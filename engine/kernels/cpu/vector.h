@@ -1,5 +1,5 @@
-// Sixteen lanes in as many registers as the instruction set needs: one, two or four. Included only by files compiled
-// for one instruction set.
+// Registers of f32, and sixteen lanes in as many of them as the instruction set needs: one, two or four. Included only
+// by files compiled for one instruction set.
 #pragma once
 
 #if defined(__x86_64__)
