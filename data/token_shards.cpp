@@ -1,17 +1,9 @@
 #include "data/token_shards.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
-#include <utility>
 
-#include "data/byte_stream.h"
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/checksum.h"
@@ -42,7 +34,7 @@ uint64_t finish_checksum(Checksum checksum, const Header& header) {
 
 // The largest id of the tokens, which need not be aligned.
 template <class Id>
-uint64_t largest_id(const unsigned char* data, uint64_t count) {
+uint64_t largest_id(const std::byte* data, uint64_t count) {
   Id largest = 0;
   for (uint64_t i = 0; i < count; ++i) {
     Id id;
@@ -106,65 +98,39 @@ void TokenShardWriter::finish() {
   w.file.commit();
 }
 
-TokenShard::TokenShard(const std::string& path) : path_(path) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  require(file >= 0, "{}: cannot be opened: {}", full_path(path), std::strerror(errno));
-  struct stat status {};
+TokenShard::TokenShard(const std::string& path) : path_(path), file_(path) {
   Header header{};
-  const bool has_header = ::fstat(file, &status) == 0 && status.st_size >= static_cast<off_t>(kHeaderBytes) &&
-                          ::pread(file, &header, kHeaderBytes, 0) == static_cast<ssize_t>(kHeaderBytes);
-  map_bytes_ = static_cast<uint64_t>(status.st_size);
-  void* map = has_header ? ::mmap(nullptr, map_bytes_, PROT_READ, MAP_PRIVATE, file, 0) : MAP_FAILED;
-  const int map_error = errno;
-  ::close(file);
+  const bool has_header = file_.size() >= kHeaderBytes;
+  if (has_header) std::memcpy(&header, file_.data(), kHeaderBytes);
   require(has_header && std::memcmp(header.magic, kMagic, sizeof(header.magic)) == 0,
-          "{}: not a token shard; got {} bytes without its magic, want \"{}\"", path, map_bytes_, kMagic);
-  require(map != MAP_FAILED, "{}: cannot be mapped into memory: {}", path, std::strerror(map_error));
-  map_ = static_cast<const unsigned char*>(map);
-  try {
-    require(header.version == kVersion, "{}: unknown version of token shards; got {}, want {}", path, header.version,
-            kVersion);
-    require(header.token_bytes == 2 || header.token_bytes == 4, "{}: wrong token width; got {} bytes, want 2 or 4",
-            path, header.token_bytes);
-    const uint64_t present = map_bytes_ - kHeaderBytes;
-    // Divided, not multiplied: a count near 2^64 must not wrap around to a size that fits.
-    require(present % header.token_bytes == 0 && present / header.token_bytes == header.count,
-            "{}: the header states {} tokens of {} bytes, but {} bytes follow it ({})", path, header.count,
-            header.token_bytes, present, present / header.token_bytes < header.count ? "truncated" : "trailing bytes");
-    require(header.vocabulary_size <= INT32_MAX, "{}: vocabulary too large; got {}, want at most {}", path,
-            header.vocabulary_size, INT32_MAX);
-    const unsigned char* data = map_ + kHeaderBytes;
-    Checksum checksum;
-    checksum.add(data, present);
-    require(finish_checksum(checksum, header) == header.checksum, "{}: damaged: the checksum does not match", path);
-    const uint64_t largest =
-        header.token_bytes == 2 ? largest_id<uint16_t>(data, header.count) : largest_id<uint32_t>(data, header.count);
-    require(header.count == 0 || largest < header.vocabulary_size,
-            "{}: token outside the vocabulary; got id {}, want below {}", path, largest, header.vocabulary_size);
-  } catch (...) {
-    ::munmap(map, map_bytes_);
-    throw;
-  }
+          "{}: not a token shard; got {} bytes without its magic, want \"{}\"", path, file_.size(), kMagic);
+  require(header.version == kVersion, "{}: unknown version of token shards; got {}, want {}", path, header.version,
+          kVersion);
+  require(header.token_bytes == 2 || header.token_bytes == 4, "{}: wrong token width; got {} bytes, want 2 or 4", path,
+          header.token_bytes);
+  const uint64_t present = file_.size() - kHeaderBytes;
+  // Divided, not multiplied: a count near 2^64 must not wrap around to a size that fits.
+  require(present % header.token_bytes == 0 && present / header.token_bytes == header.count,
+          "{}: the header states {} tokens of {} bytes, but {} bytes follow it ({})", path, header.count,
+          header.token_bytes, present, present / header.token_bytes < header.count ? "truncated" : "trailing bytes");
+  require(header.vocabulary_size <= INT32_MAX, "{}: vocabulary too large; got {}, want at most {}", path,
+          header.vocabulary_size, INT32_MAX);
+  const std::byte* data = file_.data() + kHeaderBytes;
+  Checksum checksum;
+  checksum.add(data, present);
+  require(finish_checksum(checksum, header) == header.checksum, "{}: damaged: the checksum does not match", path);
+  const uint64_t largest =
+      header.token_bytes == 2 ? largest_id<uint16_t>(data, header.count) : largest_id<uint32_t>(data, header.count);
+  require(header.count == 0 || largest < header.vocabulary_size,
+          "{}: token outside the vocabulary; got id {}, want below {}", path, largest, header.vocabulary_size);
   info_ = {header.vocabulary_size, header.tokenizer_hash};
   count_ = header.count;
   token_bytes_ = header.token_bytes;
 }
 
-TokenShard::~TokenShard() {
-  if (map_ != nullptr) ::munmap(const_cast<unsigned char*>(map_), map_bytes_);
-}
-
-TokenShard::TokenShard(TokenShard&& other) noexcept
-    : path_(std::move(other.path_)),
-      info_(other.info_),
-      count_(other.count_),
-      token_bytes_(other.token_bytes_),
-      map_(std::exchange(other.map_, nullptr)),
-      map_bytes_(other.map_bytes_) {}
-
 void TokenShard::copy(uint64_t position, uint64_t count, int32_t* out) const {
   if (count == 0) return;
-  const unsigned char* from = map_ + kHeaderBytes + position * token_bytes_;
+  const std::byte* from = file_.data() + kHeaderBytes + position * token_bytes_;
   if (token_bytes_ == sizeof(int32_t)) {
     std::memcpy(out, from, count * sizeof(int32_t));
     return;

@@ -16,6 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/io/mapped_file.h"
+
 namespace taper {
 
 struct ShardInfo {
@@ -49,9 +51,6 @@ class TokenShard {
   // Checks everything the format promises, the checksum and every id included, with one pass over the file. Errors name
   // the file: missing, not a shard, truncated, trailing bytes, damaged, ids outside the vocabulary.
   explicit TokenShard(const std::string& path);
-  ~TokenShard();
-  TokenShard(TokenShard&& other) noexcept;
-  TokenShard& operator=(TokenShard&&) = delete;
 
   uint64_t size() const { return count_; }
   const ShardInfo& info() const { return info_; }
@@ -64,8 +63,7 @@ class TokenShard {
   ShardInfo info_;
   uint64_t count_ = 0;
   uint64_t token_bytes_ = 2;
-  const unsigned char* map_ = nullptr;
-  uint64_t map_bytes_ = 0;
+  MappedFile file_;
 };
 
 // Several shards as one sequence of tokens. Positions are 64-bit.

@@ -6,6 +6,7 @@
 #include "data/prepared_data.h"
 #include "data/token_shards.h"
 #include "engine/core/error.h"
+#include "tests/support/memory_maps.h"
 #include "tests/support/temp_dir.h"
 
 using namespace taper;
@@ -117,6 +118,7 @@ TEST_CASE("token shards: every damage is named") {
   }
   CHECK(contains(open_error((scratch / "absent.bin").string()),
                  (scratch / "absent.bin").string() + ": cannot be opened"));
+  CHECK(test::count_mappings_of(scratch.path()) == 0);
 }
 
 TEST_CASE("token shards: a dataset reads across shards") {

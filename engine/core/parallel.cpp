@@ -20,6 +20,14 @@
 #include "engine/core/error.h"
 #include "engine/core/thread_setting.h"
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+// LLVM's OpenMP keeps what it allocates for its threads until the process is gone, some of it through pointers that the
+// leak checker cannot follow.
+extern "C" const char* __lsan_default_suppressions() { return "leak:libomp.so\n"; }
+#endif
+#endif
+
 namespace taper {
 namespace {
 

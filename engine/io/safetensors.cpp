@@ -1,14 +1,9 @@
 #include "engine/io/safetensors.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -17,6 +12,7 @@
 #include "engine/core/parallel.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/float16.h"
+#include "engine/io/mapped_file.h"
 #include "engine/io/safetensors_header.h"
 
 namespace taper {
@@ -101,71 +97,35 @@ bool convert_integers(const std::string& dtype, const std::byte* from, int32_t* 
   return true;
 }
 
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int value) : value_(value) {}
-  ~FileDescriptor() {
-    if (value_ >= 0) ::close(value_);
-  }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  int value() const { return value_; }
-
- private:
-  int value_;
-};
-
 }  // namespace
 
 // --- reading ---
 
 struct SafetensorsFile::Content {
   std::filesystem::path path;
-  void* mapping = nullptr;
-  int64_t file_bytes = 0;
+  MappedFile file;
   int64_t data_begin = 0;
   SafetensorsHeader header;
   std::vector<std::string> names;
 
-  ~Content() {
-    if (mapping) ::munmap(mapping, static_cast<size_t>(file_bytes));
-  }
-
-  // Whole pages of this part leave the process's memory; reading them again brings them back from the file.
-  void release(int64_t begin, int64_t end) const {
-    const int64_t page = ::sysconf(_SC_PAGESIZE);
-    const int64_t first = (data_begin + begin + page - 1) / page * page;
-    const int64_t last = (data_begin + end) / page * page;
-    if (first < last) ::madvise(static_cast<char*>(mapping) + first, static_cast<size_t>(last - first), MADV_DONTNEED);
-  }
-
-  void map() {
-    const std::string file = path.string();
-    const FileDescriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    struct stat info = {};
-    const bool is_open = descriptor.value() >= 0 && ::fstat(descriptor.value(), &info) == 0;
-    require_usage(is_open, "{}: cannot be opened: {}", file, std::strerror(errno));
-    require_usage(S_ISREG(info.st_mode), "{}: is no regular file; want a safetensors file", file);
-    require_usage(info.st_size >= kPrefix, "{}: is no safetensors file; got {} bytes, want at least 8", file,
-                  info.st_size);
-    void* memory = ::mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_PRIVATE, descriptor.value(), 0);
-    require(memory != MAP_FAILED, "{}: cannot be mapped: {}", file, std::strerror(errno));
-    mapping = memory;
-    file_bytes = info.st_size;
+  void release(const SafetensorsEntry& entry) const {
+    file.release(static_cast<size_t>(data_begin + entry.begin), static_cast<size_t>(data_begin + entry.end));
   }
 
   void parse() {
-    const char* bytes = static_cast<const char*>(mapping);
+    const std::string name = path.string();
+    const auto file_bytes = static_cast<int64_t>(file.size());
+    require_usage(file_bytes >= kPrefix, "{}: is no safetensors file; got {} bytes, want at least 8", name, file_bytes);
+    const char* bytes = reinterpret_cast<const char*>(file.data());
     uint64_t length;
     std::memcpy(&length, bytes, kPrefix);
-    const std::string file = path.string();
     require_usage(length >= 2 && length <= static_cast<uint64_t>(kSafetensorsHeaderMost),
-                  "{}: is no safetensors file: the header's length is {}, want 2 to {}", file, length,
+                  "{}: is no safetensors file: the header's length is {}, want 2 to {}", name, length,
                   kSafetensorsHeaderMost);
     data_begin = kPrefix + static_cast<int64_t>(length);
-    require_usage(data_begin <= file_bytes, "{}: is cut off: the header has {} bytes, the file {}", file, length,
+    require_usage(data_begin <= file_bytes, "{}: is cut off: the header has {} bytes, the file {}", name, length,
                   file_bytes);
-    header = parse_safetensors_header({bytes + kPrefix, length}, file_bytes - data_begin, file);
+    header = parse_safetensors_header({bytes + kPrefix, length}, file_bytes - data_begin, name);
     for (const auto& item : header.entries) names.push_back(item.first);
     std::stable_sort(names.begin(), names.end(), [this](const std::string& a, const std::string& b) {
       return header.entries.at(a).begin < header.entries.at(b).begin;
@@ -176,7 +136,7 @@ struct SafetensorsFile::Content {
 SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
   auto content = std::make_shared<Content>();
   content->path = path;
-  content->map();
+  content->file = MappedFile(path);
   content->parse();
   return SafetensorsFile(std::move(content));
 }
@@ -196,7 +156,7 @@ const SafetensorsEntry& SafetensorsFile::info(const std::string& name) const {
 
 std::span<const std::byte> SafetensorsFile::bytes(const std::string& name) const {
   const SafetensorsEntry& entry = info(name);
-  const auto* data = static_cast<const std::byte*>(content_->mapping) + content_->data_begin;
+  const std::byte* data = content_->file.data() + content_->data_begin;
   return {data + entry.begin, static_cast<size_t>(entry.end - entry.begin)};
 }
 
@@ -241,7 +201,7 @@ void SafetensorsFile::read_into(const std::string& name, const Tensor& to) const
   }
   require_usage(is_known, "{} has the wrong dtype; got {}, want {}", where, entry.dtype,
                 to.dtype() == Dtype::i32 ? "I32 or I64" : "F32, BF16, F16 or F64");
-  content_->release(entry.begin, entry.end);
+  content_->release(entry);
 }
 
 // --- writing ---
