@@ -1,6 +1,6 @@
 // Streams the documents of a text corpus. A corpus is a list of inputs, read in the order given:
 //   a text file   UTF-8 (or any bytes), documents separated by the marker `<|endoftext|>`
-//   .jsonl        one JSON object a line, the text in one field; each record is a document
+//   .jsonl, .json one JSON object a line, the text in one field; each record is a document
 //   .zst          either of these, compressed
 //   a folder      all such files below it, sorted by path; hidden files and other kinds are left out
 //   -             standard input, as text

@@ -82,6 +82,13 @@ uint64_t tokenizer_hash(const Tokenizer& tokenizer) {
   return hash;
 }
 
+void require_tokenizer_of(const std::string& folder, const TokenDataset& data) {
+  const std::optional<Tokenizer> tokenizer = Tokenizer::find(folder);
+  require_usage(!tokenizer || tokenizer_hash(*tokenizer) == data.info().tokenizer_hash,
+                "{}: was prepared with another tokenizer than that of {}; prepare the texts with --tokenizer {}",
+                data.name(), folder, folder);
+}
+
 bool is_prepared_folder(const std::string& path) {
   std::error_code ignored;
   return std::filesystem::is_regular_file(manifest_path(path), ignored);

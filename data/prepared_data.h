@@ -33,6 +33,9 @@ struct PreparedManifest {
 // Of the tables: two tokenizers with the same hash give the same ids.
 uint64_t tokenizer_hash(const Tokenizer& tokenizer);
 
+// UsageError where the model's or run's folder has a tokenizer, and it is not the one that made the data's ids.
+void require_tokenizer_of(const std::string& folder, const TokenDataset& data);
+
 bool is_prepared_folder(const std::string& path);
 
 // The shards of one side. UsageError where the folder has none (a folder without validation data) or where they

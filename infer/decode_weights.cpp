@@ -1,6 +1,7 @@
 #include "infer/decode_weights.h"
 
 #include <algorithm>
+#include <array>
 
 #include "engine/core/error.h"
 #include "engine/core/parallel.h"
@@ -78,7 +79,7 @@ struct DecodeWeights::Packer {
       for (int64_t i = 0; i < piece.count; ++i) origin[static_cast<size_t>(piece.to + i)] = piece.from + i;
     }
     parallel_for(packed.panels(), 4, [&](int64_t first, int64_t last) {
-      std::vector<const float*> rows(kPanelRows);
+      std::array<const float*, kPanelRows> rows;
       for (int64_t panel = first; panel < last; ++panel) {
         for (int64_t i = 0; i < kPanelRows; ++i) {
           const int64_t row = origin[static_cast<size_t>(panel * kPanelRows + i)];

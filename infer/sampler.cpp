@@ -31,12 +31,6 @@ bool is_more_probable(const Candidate& a, const Candidate& b) {
   return a.probability != b.probability ? a.probability > b.probability : a.id < b.id;
 }
 
-void normalise(std::vector<Candidate>& candidates) {
-  double sum = 0;
-  for (const Candidate& each : candidates) sum += each.probability;
-  for (Candidate& each : candidates) each.probability /= sum;
-}
-
 }  // namespace
 
 void check_sampler(const SamplerOptions& o) {
@@ -82,53 +76,79 @@ int32_t Sampler::next(std::span<const float> logits) {
     if (options_.repetition_penalty != 1.0) check_finite(logits);
     return greedy(penalised(logits));
   }
-  const std::vector<Candidate> choice = candidates(logits);
+  prepare(logits);
   double rest = random_.next_uniform();
-  for (const Candidate& each : choice) {
-    rest -= each.probability;
-    if (rest < 0) return each.id;
+  for (size_t i = 0; i < choice_.size(); ++i) {
+    rest -= ordered(i).probability;
+    if (rest < 0) return choice_[i].id;
   }
-  return choice.back().id;
+  return choice_.back().id;
 }
 
-std::vector<Candidate> Sampler::candidates(std::span<const float> raw) {
+std::vector<Candidate> Sampler::candidates(std::span<const float> logits) {
+  prepare(logits);
+  ordered(choice_.size() - 1);
+  return choice_;
+}
+
+// A draw ends among the first few nearly always: most of a large vocabulary is never put in order.
+const Candidate& Sampler::ordered(size_t i) {
+  constexpr size_t kFirst = 64, kGrowth = 4;
+  while (i >= ordered_) {
+    const size_t end = std::min(choice_.size(), std::max(kFirst, ordered_ * kGrowth));
+    const auto from = choice_.begin() + static_cast<std::ptrdiff_t>(ordered_);
+    const auto to = choice_.begin() + static_cast<std::ptrdiff_t>(end);
+    if (to != choice_.end()) std::nth_element(from, to, choice_.end(), is_more_probable);
+    std::sort(from, to, is_more_probable);
+    ordered_ = end;
+  }
+  return choice_[i];
+}
+
+void Sampler::keep(size_t count) {
+  choice_.resize(std::max<size_t>(1, count));
+  ordered_ = std::min(ordered_, choice_.size());
+  double sum = 0;
+  for (const Candidate& each : choice_) sum += each.probability;
+  for (Candidate& each : choice_) each.probability /= sum;
+}
+
+void Sampler::prepare(std::span<const float> raw) {
   check_finite(raw);
   const std::span<const float> logits = penalised(raw);
   const int32_t best = greedy(logits);
-  if (options_.temperature == 0.0) return {{best, 1.0}};
+  choice_.clear();
+  ordered_ = 0;
+  if (options_.temperature == 0.0) return choice_.push_back({best, 1.0});
   // Beyond this many nats below the greatest a token is never drawn: its probability is under 1e-20.
   constexpr double kNegligible = -46;
   const double top = logits[static_cast<size_t>(best)];
-  std::vector<Candidate> result;
   for (size_t i = 0; i < logits.size(); ++i) {
     const double below = (logits[i] - top) / options_.temperature;
-    if (below > kNegligible) result.push_back({static_cast<int32_t>(i), std::exp(below)});
+    if (below > kNegligible) choice_.push_back({static_cast<int32_t>(i), std::exp(below)});
   }
-  const auto keep = [&](size_t count) { result.resize(std::max<size_t>(1, count)); };
-  if (options_.top_k > 0 && options_.top_k < std::ssize(result)) {
-    std::nth_element(result.begin(), result.begin() + options_.top_k - 1, result.end(), is_more_probable);
-    keep(static_cast<size_t>(options_.top_k));
+  const auto k = static_cast<size_t>(options_.top_k);
+  if (k > 0 && k < choice_.size()) {
+    std::nth_element(choice_.begin(), choice_.begin() + options_.top_k - 1, choice_.end(), is_more_probable);
+    keep(k);
+  } else {
+    keep(choice_.size());
   }
-  std::sort(result.begin(), result.end(), is_more_probable);
-  normalise(result);
   if (options_.top_p < 1) {
     // A sum that misses the wanted mass by rounding alone has reached it.
     constexpr double kRounding = 1e-12;
     double mass = 0;
     size_t count = 0;
-    while (count < result.size() && (count == 0 || mass < options_.top_p - kRounding))
-      mass += result[count++].probability;
+    while (count < choice_.size() && (count == 0 || mass < options_.top_p - kRounding))
+      mass += ordered(count++).probability;
     keep(count);
-    normalise(result);
   }
   if (options_.min_p > 0) {
-    const double least = options_.min_p * result[0].probability;
-    keep(static_cast<size_t>(
-        std::find_if(result.begin(), result.end(), [&](const Candidate& each) { return each.probability < least; }) -
-        result.begin()));
-    normalise(result);
+    const double least = options_.min_p * ordered(0).probability;
+    size_t count = 0;
+    while (count < choice_.size() && ordered(count).probability >= least) ++count;
+    keep(count);
   }
-  return result;
 }
 
 }  // namespace taper

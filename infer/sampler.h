@@ -45,11 +45,16 @@ class Sampler {
 
  private:
   std::span<const float> penalised(std::span<const float> logits);
+  void prepare(std::span<const float> logits);  // fills choice_
+  const Candidate& ordered(size_t i);           // the i-th most probable of choice_
+  void keep(size_t count);                      // the first of choice_, renormalised
 
   SamplerOptions options_;
   Random random_;
   std::vector<bool> is_seen_;
   std::vector<float> logits_;
+  std::vector<Candidate> choice_;
+  size_t ordered_ = 0;  // so many of choice_ are where they belong
 };
 
 }  // namespace taper

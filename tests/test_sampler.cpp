@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -81,6 +82,27 @@ TEST_CASE("sampler: temperature 0 and nearly 0 are greedy, with the lowest id on
   CHECK(greedy(std::vector<float>{-3.0f, -1.0f, -2.0f}) == 1);
   Sampler nearly(with(1e-6, 0, 1), 5);
   for (int i = 0; i < 20; ++i) CHECK(nearly.next(std::vector<float>{1, 2, 0, 0, 0}) == 1);
+}
+
+TEST_CASE("sampler: of a large vocabulary the most probable come first, and a draw goes by them") {
+  constexpr size_t kVocabulary = 3000;
+  std::vector<float> logits(kVocabulary);
+  for (size_t i = 0; i < kVocabulary; ++i) logits[i] = static_cast<float>(i * 997 % 1009) / 100.0f;
+  for (const SamplerOptions& options : {with(1, 0, 1), with(0.7, 500, 1), with(1, 0, 0.9), with(1, 0, 1, 0.01)}) {
+    const auto order = Sampler(options, kVocabulary).candidates(logits);
+    CHECK(order.size() > 64);
+    CHECK(std::is_sorted(order.begin(), order.end(), [](const Candidate& a, const Candidate& b) {
+      return a.probability != b.probability ? a.probability > b.probability : a.id < b.id;
+    }));
+    Sampler sampler(options, kVocabulary);
+    Random random(options.seed, RandomStream::sampling, 0);
+    for (int draw = 0; draw < 50; ++draw) {
+      double rest = random.next_uniform();
+      size_t i = 0;
+      while (i + 1 < order.size() && (rest -= order[i].probability) >= 0) ++i;
+      CHECK(sampler.next(logits) == order[i].id);
+    }
+  }
 }
 
 TEST_CASE("sampler: options out of range or no number are wrong use") {

@@ -46,6 +46,27 @@ TEST_CASE("tape: the same tensor as both arguments of a sum") {
   CHECK(x.grad().to_doubles() == Doubles{40, 400});
 }
 
+TEST_CASE("tape: one tensor as two inputs whose gradients one kernel writes") {
+  const Doubles values{0.5, -1, 2, 0.25};
+  const auto normed = [](const Tensor& x, const Tensor& branch, const Tensor& gamma, const Tensor& gamma_tilde) {
+    TaperNormInputs inputs;
+    inputs.gamma = gamma;
+    inputs.gamma_tilde = gamma_tilde;
+    inputs.c = Tensor::from(Doubles{0.75}, {1});
+    NormOptions options;
+    options.gate = 0.5;
+    const Tensor y = taper_norm(x, branch, inputs, options, Dtype::f64).y;
+    backward(sum_all(multiply(y, Tensor::from(Doubles{1, 2, -3, 0.5}, {1, 4}))));
+  };
+  const Tensor row = Tensor::from(values, {1, 4}).set_requires_grad();
+  const Tensor a = row.clone().set_requires_grad(), b = row.clone().set_requires_grad();
+  const Tensor gamma = leaf({1, 0.5, 2, -1}), c = leaf({1, 0.5, 2, -1}), d = leaf({1, 0.5, 2, -1});
+  normed(row, row, gamma, gamma);
+  normed(a, b, c, d);
+  CHECK(row.grad().to_doubles() == add(a.grad(), b.grad()).to_doubles());
+  CHECK(gamma.grad().to_doubles() == add(c.grad(), d.grad()).to_doubles());
+}
+
 TEST_CASE("tape: gradients gather over passes until they are reset") {
   const Tensor x = leaf({1, 2});
   for (int i = 0; i < 3; ++i) backward(sum_all(scaled(x, 5)));

@@ -91,15 +91,12 @@ void declare(Cli& cli, Options& options) {
 
 // The ids of the data must mean to the model what they meant when it was trained.
 void check_vocabulary(const Options& options, const fs::path& folder, const ModelConfig& config,
-                      const Tokenizer& tokenizer) {
-  require_usage(tokenizer.vocab_size() <= config.vocab_size,
+                      const OpenedData& data) {
+  require_usage(data.tokenizer.vocab_size() <= config.vocab_size,
                 "--data: {} has ids that {} does not know; got a vocabulary of {}, want at most {}; prepare the texts "
                 "with the model's tokenizer",
-                options.run.data, options.model, tokenizer.vocab_size(), config.vocab_size);
-  if (!fs::exists(folder / "tokenizer.json") && !fs::exists(folder / "vocab.json")) return;
-  require_usage(tokenizer_hash(Tokenizer::load(folder)) == tokenizer_hash(tokenizer),
-                "--data: {} was prepared with another tokenizer than that of {}; prepare the texts with --tokenizer {}",
-                options.run.data, options.model, folder.string());
+                options.run.data, options.model, data.tokenizer.vocab_size(), config.vocab_size);
+  require_tokenizer_of(folder.string(), data.train);
 }
 
 int64_t window_of(const Options& options, const ModelConfig& config) {
@@ -111,7 +108,7 @@ int64_t window_of(const Options& options, const ModelConfig& config) {
 // All that can be wrong between model, data and options, before any work.
 void check_fit(const Options& options, const fs::path& folder, const ModelConfig& config, const OpenedData& data,
                const CommonOptions& common) {
-  check_vocabulary(options, folder, config, data.tokenizer);
+  check_vocabulary(options, folder, config, data);
   const RunOptions run = options.run.run_options("finetune", common, window_of(options, config));
   data.check_windows(run.context, run.seed);
   if (options.is_fakeln()) options.fakeln.schedule(config.layers, options.schedule.steps());

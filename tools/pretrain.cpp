@@ -65,6 +65,7 @@ int run(int argc, char** argv) {
     lock.emplace(flags.prepare_folder());
     check_run_config(cli, run);
     run.checkpoint = checkpoint_to_resume(flags.output);
+    require_tokenizer_of(run.checkpoint.string(), data.train);
   }
 
   const Precision precision = parse_precision(common);

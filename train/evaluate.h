@@ -43,7 +43,7 @@ Evaluation evaluate(const Transformer& model, Gate gate, const WindowSource& win
 void require_finite(double loss);
 
 // Mean next-token loss over rows of ids, and the logits at the last position of each row. Error where a row is empty,
-// too long or has an id outside the vocabulary, or a logit is not finite; the loss is 0 where no row has two ids.
+// too long or has an id outside the vocabulary, or a logit is not finite.
 struct RowsEvaluation {
   std::optional<double> loss;  // absent where no row has a next token
   std::vector<std::vector<double>> last_logits;

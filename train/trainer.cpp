@@ -200,7 +200,7 @@ StepReport Trainer::compute_gradients(Gate gate, const Tensor& tokens, const Ten
   graph_.reset();
   form_ = {};
   run_gradients(set_batch({step_, 0, gate}, tokens, targets));
-  return finish(record_.all().to_doubles().data(), {{0, 0, gate}, tokens.numel(), scale_target(), wants_calibration()});
+  return finish(record_.all().to_doubles().data(), {{0, 0, gate}, tokens.numel(), scale_target(), false});
 }
 
 // The gate as the kernels are to read it.

@@ -110,6 +110,24 @@ Grads::Target target_of(const Tensor& input, Agenda& agenda, LeafSlots& leaves) 
   return target;
 }
 
+// An input that another input of the node is as well, and the memory for its own share of the gradient.
+struct SharedSlot {
+  Grads::Target target;
+  std::unique_ptr<GradSlot> apart;
+};
+
+std::vector<SharedSlot> part_shared_slots(std::vector<Grads::Target>& targets) {
+  std::vector<SharedSlot> shared;
+  for (size_t i = 1; i < targets.size(); ++i) {
+    const auto is_same = [&](const Grads::Target& other) { return other.slot == targets[i].slot; };
+    const auto end = targets.begin() + static_cast<std::ptrdiff_t>(i);
+    if (targets[i].slot == nullptr || std::none_of(targets.begin(), end, is_same)) continue;
+    shared.push_back({targets[i], std::make_unique<GradSlot>()});
+    targets[i].slot = shared.back().apart.get();
+  }
+  return shared;
+}
+
 Tensors take_output_grads(GradNode& node) {
   Tensors dy(node.out_grads.size());
   for (size_t i = 0; i < dy.size(); ++i) {
@@ -129,12 +147,15 @@ void run_node(GradNode& node, Agenda& agenda) {
   LeafSlots leaves(node.inputs);
   std::vector<Grads::Target> targets;
   for (const Tensor& input : node.inputs) targets.push_back(target_of(input, agenda, leaves));
+  // A tensor that is several inputs: a kernel may write all of its gradients at once, so they get memory of their own.
+  std::vector<SharedSlot> shared = part_shared_slots(targets);
   Grads grads(std::move(targets));
   node.op->backward(node.saved, dy, grads);
   for (size_t i = 0; i < grads.targets().size(); ++i) {
     require(!grads.needs(i) || grads.targets()[i].was_served, "{}: backward left out the gradient of input {}",
             node.op->name(), i);
   }
+  for (const SharedSlot& each : shared) Grads({each.target}).pass(0, each.apart->value);
   node.saved.drop();
   node.inputs.clear();
   node.is_spent = true;

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <unordered_map>
@@ -43,6 +44,13 @@ class Source {
   virtual const char* owner() = 0;
 };
 
+// The control group's limit on memory, beyond which the kernel ends the process; INT64_MAX where there is none.
+int64_t control_group_limit() {
+  std::ifstream file("/sys/fs/cgroup/memory.max");
+  int64_t bytes = 0;
+  return file >> bytes && bytes > 0 ? bytes : INT64_MAX;
+}
+
 class HostSource final : public Source {
  public:
   void* take(int64_t bytes) override {
@@ -54,7 +62,8 @@ class HostSource final : public Source {
   }
   void give_back(void* block) override { std::free(block); }
   int64_t size() override {
-    static const int64_t bytes = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+    static const int64_t bytes =
+        std::min(int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE), control_group_limit());
     return bytes;
   }
   void fill(void* block, unsigned char value, int64_t bytes) override {

@@ -1,6 +1,6 @@
-// The narrow door to a CUDA device: memory, copies, order of work. Behind it stand engine/kernels/cuda/runtime.cu, the
-// device's own library; in tests tests/emulation/runtime.cpp, a device that the processor plays; or nothing, in a build
-// without CUDA. So no other file outside kernels/cuda knows which it is.
+// The narrow door to a CUDA device: memory, copies, order of work. Behind it stand
+// engine/kernels/cuda/native/runtime.cu, the device's own library; in tests tests/emulation/runtime.cpp, a device that
+// the processor plays; or nothing, in a build without CUDA. So no other file outside kernels/cuda knows which it is.
 //
 // All work goes into one stream, in order: kernels, copies, fills. Only what hands values to the host waits.
 #pragma once

@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <set>
@@ -137,12 +138,14 @@ void SpinBarrier::wait() {
 const char* threading_backend() { return "OpenMP"; }
 
 void detail::run_team(int threads, void (*body)(void*, const Worker&), void* context) {
+  // Who waits for a thread that never comes waits for ever: no more are asked for than the runtime gives.
+  threads = std::min(threads, omp_get_thread_limit());
   if (threads <= 1 || is_in_team || omp_in_parallel()) return run_alone(body, context);
+  omp_set_dynamic(0);
   SpinBarrier meeting(threads);
 #pragma omp parallel num_threads(threads)
   {
     is_in_team = true;
-    // The runtime may give fewer threads than asked only under dynamic adjustment, which nothing here turns on.
     body(context, Worker{omp_get_thread_num(), omp_get_num_threads(), &meeting});
     is_in_team = false;
   }

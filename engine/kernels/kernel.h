@@ -11,7 +11,7 @@
 // are linked by name.
 //
 // Rules: outputs come first; an Acc parameter is written or added to as its flag says; a kernel allocates no tensors,
-// checks nothing that infer() of its op has checked, throws nothing, and takes any size, empty ones included.
+// checks nothing that infer() of its op has checked, throws only where its scratch finds no memory, and takes any size.
 #pragma once
 
 #include <type_traits>

@@ -261,10 +261,26 @@ std::vector<BadSample> scaled_bad_samples() {
           {"x has the wrong dtype", [] { scaled(Tensor::zeros({2}, Dtype::i32), 2); }}};
 }
 
+// Half of the columns of x [N, 2 H], from column `first` on.
+Tensor half_of(const Tensor& x, int64_t first) {
+  const int64_t width = x.dim(-1), half = width / 2;
+  std::vector<double> picks(static_cast<size_t>(width * half), 0.0);
+  for (int64_t i = 0; i < half; ++i) picks[static_cast<size_t>((first + i) * half + i)] = 1;
+  return matmul(x, Tensor::from(picks, {width, half}).cast(x.dtype()));
+}
+
 std::vector<Sample> swiglu_samples() {
-  const auto make = [] { return std::make_shared<Swiglu>(); };
-  return {sample("odd sizes", make, {{{5, 34}}}), sample("rank 1", make, {{{2}}}),
-          sample("rank 4", make, {{{2, 1, 3, 6}}})};
+  const auto swiglu_sample = [](const char* label, const Shape& shape) {
+    Sample s = sample(label, [] { return std::make_shared<Swiglu>(); }, {{shape}});
+    s.reference = [](const Tensors& in) -> Tensors {
+      const int64_t width = in[0].dim(-1);
+      const Tensor x = reshape(in[0], {in[0].numel() / width, width});
+      const Tensor y = multiply(unary(half_of(x, 0), Unary::silu), half_of(x, width / 2));
+      return {reshape(y, in[0].shape().with_last(width / 2))};
+    };
+    return s;
+  };
+  return {swiglu_sample("odd sizes", {5, 34}), swiglu_sample("rank 1", {2}), swiglu_sample("rank 4", {2, 1, 3, 6})};
 }
 
 std::vector<BadSample> swiglu_bad_samples() {

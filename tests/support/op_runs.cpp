@@ -120,12 +120,12 @@ std::string difference(const Tensor& got, const Tensor& want, double tolerance) 
   if (!(got.shape() == want.shape())) return "got " + describe(got) + ", want " + describe(want);
   const std::vector<double> a = got.to_doubles(), b = want.to_doubles();
   double scale = 1;
-  for (const double value : b) scale = std::max(scale, std::fabs(value));
+  for (const double value : b) scale = std::isfinite(value) ? std::max(scale, std::fabs(value)) : scale;
   size_t worst = 0, count = 0;
   double greatest = 0;
   for (size_t i = 0; i < a.size(); ++i) {
     const double error = a[i] == b[i] ? 0 : std::fabs(a[i] - b[i]);
-    if (error <= tolerance * scale) continue;
+    if (error <= tolerance * scale) continue;  // not so where either is no number, nor where one alone is infinite
     ++count;
     if (count > 1 && !(error > greatest)) continue;
     worst = i;

@@ -31,8 +31,8 @@ struct ParityTolerance {
   double tolerance;
 };
 
-// max |ours - file| / max |file| over elements [begin, end) of every row-major tensor; where the file is all zero, 0
-// for all zero and infinity otherwise.
+// max |ours - file| / max |file| over all elements; where the file is all zero, 0 for all zero and infinity
+// otherwise.
 double relative_error(const Tensor& ours, const Tensor& file);
 
 }  // namespace taper::test

@@ -99,9 +99,7 @@ FolderLock RunFlags::prepare_folder() const {
 
 OpenedData::OpenedData(const std::string& folder)
     : train(open_training_data(folder)), valid(open_validation_data(folder)), tokenizer(Tokenizer::load(folder)) {
-  require_usage(train.info().vocabulary_size == static_cast<uint64_t>(tokenizer.vocab_size()),
-                "data: the tokenizer beside the shards is another; got {} tokens, want {}", tokenizer.vocab_size(),
-                train.info().vocabulary_size);
+  require_tokenizer_of(folder, train);
 }
 
 void OpenedData::check_windows(int64_t context, uint64_t seed) const {
