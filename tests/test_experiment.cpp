@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "engine/core/error.h"
+#include "engine/io/folder_lock.h"
 #include "tests/support/prepared_stories.h"
 
 using namespace taper;
@@ -140,6 +141,41 @@ TEST_CASE("experiments: what is wrong is said before any work, with exit code 2"
   const ProcessResult no_data =
       run_process(binary("tinystories-table"), {"--data", stories.path("nowhere"), "--steps", "5", "--output", "x"});
   CHECK(no_data.exit_code == 2);
+}
+
+TEST_CASE("experiments: --overwrite removes nothing for an experiment that cannot begin") {
+  const PreparedStories stories;
+  const Arguments all = tiny_experiment(stories, "table", 3) + Arguments{"--seeds", "1", "--variants", "internal"};
+  const ProcessResult finished = run_process(binary("tinystories-table"), all);
+  CAPTURE(finished.err);
+  REQUIRE(finished.exit_code == 0);
+  const auto refuses = [&](const Arguments& arguments, const std::string& message) {
+    const ProcessResult result = run_process(binary("tinystories-table"), arguments + Arguments{"--overwrite"});
+    CAPTURE(message);
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 2);
+    CHECK(result.err.find(message) != std::string::npos);
+    CHECK(fs::exists(stories.folder() / "table/1M-internal-seed42/summary.json"));
+    CHECK(run_process(binary("tinystories-table"), all).out == finished.out);
+  };
+  const auto with = [&](size_t option, const std::string& value) {
+    Arguments arguments = all;
+    arguments[option + 1] = value;
+    return arguments;
+  };
+  const Arguments folders(all.begin(), all.begin() + 4), others(all.begin() + 6, all.end());
+  refuses(folders + others, "Want --budget MINUTES, --full or --steps N");
+  refuses(folders + others + Arguments{"--budget", "0.001"}, "--budget: too little for this experiment here");
+  refuses(with(14, "2M"), "--sizes: unknown size; got '2M'");
+  refuses(with(10, "3"), "--heads: must divide the width");
+  refuses(with(12, "100000"), "--batch-tokens: must be a multiple of the context");
+  refuses(with(16, "40"), "--batch-tokens: must be a multiple of the context; got 40, want a multiple of 16");
+  refuses(all + Arguments{"--taper-end", "1"}, "taper-end: the run would end before the gate is 0");
+  const FolderLock other(stories.folder() / "table");
+  const ProcessResult held = run_process(binary("tinystories-table"), all + Arguments{"--overwrite"});
+  CHECK(held.exit_code == 2);
+  CHECK(held.err.find("is being written by process") != std::string::npos);
+  CHECK(fs::exists(stories.folder() / "table/1M-internal-seed42/summary.json"));
 }
 
 TEST_CASE("logit-chasing: its table is what the metrics say, and the identity on radial gradients holds") {

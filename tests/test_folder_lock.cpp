@@ -34,7 +34,11 @@ TEST_CASE("folder lock: a killed holder leaves nothing behind") {
   const FolderLock lock(folder.path());
 }
 
-TEST_CASE("folder lock: a folder that is not there is refused") {
+TEST_CASE("folder lock: makes the folder; one that cannot be made is refused") {
   const TempDir folder;
-  CHECK_THROWS_WITH_AS(FolderLock{folder / "none"}, doctest::Contains("No such file"), UsageError);
+  const FolderLock lock(folder / "new/folder");
+  CHECK_THROWS_AS(FolderLock{folder / "new/folder"}, UsageError);
+  folder.write("file", "");
+  CHECK_THROWS_WITH_AS(FolderLock{folder / "file"}, doctest::Contains("cannot be made: "), UsageError);
+  CHECK_THROWS_WITH_AS(FolderLock{folder / "file/new"}, doctest::Contains("cannot be made: Not a dir"), UsageError);
 }

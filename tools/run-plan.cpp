@@ -2,6 +2,7 @@
 // and goes on with what was stopped. The file's form: tools/common/plan.h. Example:
 //   run-plan plan.jsonl --output runs/plan
 #include "engine/core/error.h"
+#include "engine/io/folder_lock.h"
 #include "tools/common/cli.h"
 #include "tools/common/run_plan.h"
 #include "tools/common/run_tool.h"
@@ -24,6 +25,7 @@ int run(int argc, char** argv) {
   options.threads = common.threads;
   options.go_on = fmt::format("run-plan {} --output {}", plan, options.output.string());
   const std::vector<PlannedRun> runs = read_plan(plan);
+  const FolderLock lock(options.output);
   const PlanResult result = run_plan(runs, options);
   if (result.was_stopped) return 0;
   require_all_finished(result, options);

@@ -239,10 +239,6 @@ class Loop {
 }  // namespace
 
 FolderLock prepare_run_folder(const fs::path& run, OutputUse use) {
-  std::error_code error;
-  fs::create_directories(run, error);
-  require_usage(fs::is_directory(run), "output: {} cannot be made: {}", run.string(),
-                error ? error.message() : "it is a file");
   // Before anything is looked at: what another process is about to write is not judged. Taking it also tries that the
   // folder can be written.
   FolderLock lock(run);

@@ -7,11 +7,14 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <system_error>
 
 #include "engine/core/error.h"
 
 namespace taper {
 namespace {
+
+namespace fs = std::filesystem;
 
 // Who holds it, as the holder wrote it down.
 std::string holder_of(int descriptor) {
@@ -24,8 +27,12 @@ std::string holder_of(int descriptor) {
 
 }  // namespace
 
-FolderLock::FolderLock(const std::filesystem::path& folder) {
-  const std::filesystem::path file = folder / ".lock";
+FolderLock::FolderLock(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  require_usage(fs::is_directory(folder), "output: {} cannot be made: {}", folder.string(),
+                error ? error.message() : "it is a file");
+  const fs::path file = folder / ".lock";
   descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW, 0644);
   require_usage(descriptor_ >= 0, "output: {} cannot be written: {}", folder.string(), std::strerror(errno));
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {

@@ -9,7 +9,8 @@ namespace taper {
 
 class FolderLock {
  public:
-  // UsageError where the folder cannot be written or another process holds the lock, naming it.
+  // Makes the folder where it is not there. UsageError where it cannot be made or written, or another process holds the
+  // lock, naming it.
   explicit FolderLock(const std::filesystem::path& folder);
   ~FolderLock();
   FolderLock(FolderLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}

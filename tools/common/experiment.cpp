@@ -11,12 +11,16 @@
 #include "engine/core/error.h"
 #include "engine/core/interrupt.h"
 #include "engine/io/atomic_file.h"
+#include "engine/io/folder_lock.h"
 #include "engine/io/read_file.h"
 #include "model/config.h"
 #include "tools/common/core_use.h"
 #include "tools/common/experiment_record.h"
+#include "tools/common/run_flags.h"
 #include "tools/common/run_plan.h"
 #include "tools/common/run_tool.h"
+#include "tools/common/training_options.h"
+#include "train/schedules.h"
 
 namespace taper {
 namespace {
@@ -105,31 +109,59 @@ Scale choose_scale(const Experiment& experiment, const ExperimentOptions& option
   return scale;
 }
 
+// What the run's program would refuse of its options: it would do so when the runs of an overwritten experiment have
+// gone.
+void check_run(const PlannedRun& run, int64_t vocabulary) {
+  const Json& options = run.options;
+  const auto variant = options["variant"].get<std::string>();
+  const ScheduleFractions fractions{options["warmup-fraction"].get<double>(), options["taper-start"].get<double>(),
+                                    options["taper-end"].get<double>()};
+  make_schedule(whole(options, "steps"), options["lr"].get<double>(), fractions,
+                variant == "internal" || variant == "all");
+  if (run.program != "pretrain") return;
+  const ModelOptions model{options["size"].get<std::string>(),
+                           options.value("arch", ModelOptions().arch),
+                           variant,
+                           whole(options, "width"),
+                           whole(options, "layers"),
+                           whole(options, "heads"),
+                           whole(options, "context")};
+  model_config(model, vocabulary);
+}
+
+// The experiment's runs; UsageError where one of them could not begin.
+std::vector<PlannedRun> checked_plan(const Experiment& experiment, const Scale& scale, const ExperimentOptions& options,
+                                     uint64_t seed, int64_t vocabulary) {
+  windows_of_step(scale.batch_tokens, scale.context);
+  for (const std::string& folder : split_at_commas(options.data)) OpenedData(folder).check_windows(scale.context, seed);
+  std::vector<PlannedRun> runs = experiment.plan(scale);
+  for (const PlannedRun& run : runs) check_run(run, vocabulary);
+  return runs;
+}
+
+// A plan without an experiment's record beside it is somebody else's.
 void remove_runs(const fs::path& output) {
-  if (!fs::exists(output / kPlanFile)) return;
+  if (!fs::exists(output / kExperimentFile)) return;
   for (const PlannedRun& run : read_plan(output / kPlanFile)) fs::remove_all(output / run.name);
   for (const char* file : {kExperimentFile, kPlanFile, kTableFile}) fs::remove(output / file);
 }
 
-void make_folder(const ExperimentOptions& options) {
-  std::error_code error;
-  fs::create_directories(options.output, error);
-  require_usage(fs::is_directory(options.output), "--output: {} cannot be made: {}", options.output.string(),
-                error ? error.message() : "it is a file");
-  if (options.overwrites) remove_runs(options.output);
-}
-
-// The scale recorded when the experiment was begun, or a new one. None where a stop was requested.
+// The scale recorded when the experiment was begun, or a new one: what is overwritten goes once nothing about the new
+// one can be refused any more. None where a stop was requested. REQUIRES the folder's lock.
 std::optional<Scale> begin_or_go_on(const Experiment& experiment, const ExperimentOptions& options, const Cli& cli,
                                     const CommonOptions& common) {
   const Json settings = Json::parse(cli.settings_json(
       {"--output", "--overwrite", "--json", "--quiet", "--profile", "--threads", "--processes", "--config"}));
-  if (fs::exists(options.output / kExperimentFile)) return recorded_scale(options.output, settings);
+  if (fs::exists(options.output / kExperimentFile) && !options.overwrites) {
+    return recorded_scale(options.output, settings);
+  }
   const Scale scale = choose_scale(experiment, options);
   if (stop_requested()) return {};
   const auto vocabulary =
       static_cast<int64_t>(open_training_data(split_at_commas(options.data)[0]).info().vocabulary_size);
-  write_file(options.output / kPlanFile, plan_text(experiment.plan(scale)));
+  const std::string plan = plan_text(checked_plan(experiment, scale, options, common.seed, vocabulary));
+  if (options.overwrites) remove_runs(options.output);
+  write_file(options.output / kPlanFile, plan);
   ExperimentRecord record{experiment.name, experiment.question, settings, scale,
                           scale_table(scale, experiment.full, vocabulary, common.precision)};
   record.scale_table.note = experiment.source_of_full;
@@ -229,7 +261,7 @@ int run_experiment(const Experiment& experiment, const ExperimentOptions& option
     open_training_data(folder);
     open_validation_data(folder);
   }
-  make_folder(options);
+  const FolderLock lock(options.output);
   const std::optional<Scale> scale = begin_or_go_on(experiment, options, cli, common);
   if (!scale) return 0;
   print_message(fmt::format("{}: {} steps of {} tokens, models {}, {} seeds", experiment.name, scale->steps,

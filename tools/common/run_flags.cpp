@@ -73,15 +73,19 @@ void RunFlags::declare(Cli& cli) {
   cli.exclusive({&resume, &overwrite});
 }
 
-RunOptions RunFlags::run_options(const std::string& program, const CommonOptions& common, int64_t context) const {
+int64_t windows_of_step(int64_t batch_tokens, int64_t context) {
   require_usage(batch_tokens % context == 0,
                 "--batch-tokens: must be a multiple of the context; got {}, want a multiple of {}", batch_tokens,
                 context);
+  return batch_tokens / context;
+}
+
+RunOptions RunFlags::run_options(const std::string& program, const CommonOptions& common, int64_t context) const {
   RunOptions run;
   run.folder = output;
   run.seed = common.seed;
   run.context = context;
-  run.batch_windows = batch_tokens / context;
+  run.batch_windows = windows_of_step(batch_tokens, context);
   run.evaluate_every = evaluate_every;
   run.evaluate_tokens = evaluate_tokens;
   run.save_every = save_every;

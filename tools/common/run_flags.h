@@ -47,6 +47,9 @@ struct OpenedData {
   void check_windows(int64_t context, uint64_t seed) const;
 };
 
+// Windows of a step. UsageError where the batch is not a whole number of them.
+int64_t windows_of_step(int64_t batch_tokens, int64_t context);
+
 // The newest checkpoint in `folder` that is whole; damaged ones are named before that.
 std::filesystem::path checkpoint_to_resume(const std::string& folder);
 

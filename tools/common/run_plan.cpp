@@ -15,7 +15,6 @@
 #include "engine/core/error.h"
 #include "engine/core/interrupt.h"
 #include "engine/core/parallel.h"
-#include "engine/io/folder_lock.h"
 #include "engine/io/json_text.h"
 #include "engine/io/read_file.h"
 #include "model/model_folder.h"
@@ -271,12 +270,6 @@ class PlanRunner {
 bool is_finished(const fs::path& run) { return fs::exists(run / "summary.json"); }
 
 PlanResult run_plan(const std::vector<PlannedRun>& runs, const PlanOptions& options) {
-  std::error_code error;
-  fs::create_directories(options.output, error);
-  require_usage(fs::is_directory(options.output), "output: {} cannot be made: {}", options.output.string(),
-                error ? error.message() : "it is a file");
-  // Its children hold it too: a plan is not begun a second time while a run of the first still saves.
-  const FolderLock lock(options.output);
   return PlanRunner(runs, options).run();
 }
 

@@ -25,9 +25,10 @@ struct PlanResult {
   std::vector<std::string> failed;
 };
 
-// UsageError, before any work, where a finished run in the folder has other options than the plan says, or another
-// process is at work there. A run that fails is reported and named in the result; the others go on, but for those that
-// come after it.
+// The caller holds the folder's FolderLock, and with it the runs' processes: a plan is not begun a second time while a
+// run of the first still saves. UsageError, before any work, where a finished run in the folder has other options than
+// the plan says. A run that fails is reported and named in the result; the others go on, but for those that come after
+// it.
 PlanResult run_plan(const std::vector<PlannedRun>& runs, const PlanOptions& options);
 
 // Error that names the failed runs, if there are any.
