@@ -1,6 +1,7 @@
 // Decoding on the processor. A call is one parallel region; the threads meet at spinning barriers, twice a layer where
 // heads and hidden channels divide among them (infer/decoder_pass.h).
 #include <algorithm>
+#include <optional>
 
 #include "infer/decode_engine.h"
 #include "infer/decoder_pass.h"
@@ -19,9 +20,20 @@ class CpuEngine final : public DecodeEngine {
         sequences_(options.sequences) {}
 
   void run(std::span<const DecodeRow> rows, int64_t first_logits_row) override {
+    std::optional<DecodeProfile> profile;
+    if (is_profiling()) profile.emplace();
     parallel_team(
-        [&](const Worker& worker) { DecoderPass(weights_, cache_, workspace_, rows, first_logits_row, worker).run(); },
+        [&](const Worker& worker) {
+          DecodeProfile* const own = profile && worker.index == 0 ? &*profile : nullptr;
+          DecoderPass(weights_, cache_, workspace_, rows, first_logits_row, worker, own).run();
+        },
         threads_);
+    if (profile) {
+      profile->lap(DecodeStage::wait);
+      const DecodeKernels& kernels = weights_.kernels();
+      profile->report(weights_.shape().config, {kernels.weight_type, kernels.cache_dtype, kernels.input_dtype}, rows,
+                      first_logits_row);
+    }
     for (const DecodeRow& row : rows) samplers_[static_cast<size_t>(row.sequence)].accept(row.token);
   }
   void set_sampler(const SamplerOptions& options) override {
@@ -30,6 +42,7 @@ class CpuEngine final : public DecodeEngine {
       samplers_.emplace_back(options, weights_.shape().config.vocab_size, static_cast<uint32_t>(s));
   }
   void choose(std::span<int32_t> tokens, int64_t first_sequence, int64_t first_logits_row) override {
+    const ProfileScope profile(to_string(DecodeStage::choose));
     const auto vocab_size = static_cast<size_t>(weights_.shape().config.vocab_size);
     for (size_t i = 0; i < tokens.size(); ++i) {
       const float* row = workspace_.logits + (first_logits_row + static_cast<int64_t>(i)) * logits_stride();

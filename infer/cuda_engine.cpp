@@ -5,11 +5,13 @@
 #include <compare>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "engine/core/cuda_runtime.h"
 #include "engine/core/error.h"
 #include "infer/cuda_weights.h"
 #include "infer/decode_engine.h"
+#include "infer/decode_profile.h"
 #include "model/attention.h"
 
 namespace taper {
@@ -97,7 +99,7 @@ class CudaEngine final : public DecodeEngine {
 
   void run(std::span<const DecodeRow> rows, int64_t first_logits_row) override {
     set_rows(ws_.rows, rows);
-    launch({std::ssize(rows), first_logits_row, false});
+    launch({std::ssize(rows), first_logits_row, false}, rows);
     logits_rows_ = std::ssize(rows) - first_logits_row;
     are_logits_here_ = false;
   }
@@ -120,13 +122,14 @@ class CudaEngine final : public DecodeEngine {
   }
 
   void choose(std::span<int32_t> tokens, int64_t first_sequence, int64_t first_logits_row) override {
-    queue_choice(first_sequence, first_logits_row, std::ssize(tokens), false);
+    const auto choice = [&] { queue_choice(first_sequence, first_logits_row, std::ssize(tokens), false); };
+    is_profiling() ? profiled({}, 0, choice) : choice();
     fetch_tokens(tokens, first_sequence, first_logits_row);
   }
 
   void advance(std::span<const DecodeRow> rows, std::span<int32_t> tokens) override {
     set_step_rows(rows);
-    launch(advance_work());
+    launch(advance_work(), rows);
     for (int32_t& position : step_positions_) ++position;
     logits_rows_ = options_.sequences;
     are_logits_here_ = false;
@@ -185,13 +188,29 @@ class CudaEngine final : public DecodeEngine {
     if (work.is_advance) queue_choice(0, 0, work.rows, true);
   }
 
-  // Work that comes up a second time is recorded, by when its kernels have been loaded.
-  void launch(const Work& work) {
+  // Work that comes up a second time is recorded, by when its kernels have been loaded. A profile wants each of them.
+  void launch(const Work& work, std::span<const DecodeRow> rows) {
+    if (is_profiling()) return profiled(rows, work.first_logits_row, [&] { queue(work); });
     if (!records_) return queue(work);
     const auto [known, is_new] = recorded_.try_emplace(work);
     if (is_new) return queue(work);
     if (!known->second) known->second = std::make_unique<cuda::Graph>([&] { queue(work); });
     known->second->launch();
+  }
+
+  // What it queues, with its laps in the profile. The kernels multiply in f32.
+  template <class Queue>
+  void profiled(std::span<const DecodeRow> rows, int64_t first_logits_row, Queue&& queue_all) {
+    finish_on_device();
+    profile_.emplace();
+    queue_all();
+    profile_->report(config_, {options_.weights, cache_.dtype, Dtype::f32}, rows, first_logits_row);
+    profile_.reset();
+  }
+  void lap(DecodeStage stage) {
+    if (!profile_) return;
+    finish_on_device();
+    profile_->lap(stage);
   }
 
   void queue_choice(int64_t first_sequence, int64_t first_logits_row, int64_t count, bool moves_on) {
@@ -207,6 +226,7 @@ class CudaEngine final : public DecodeEngine {
     choice.seen = data_of<int32_t>(choice_.seen);
     choice.weights = data_of<uint64_t>(choice_.weights);
     cuda::decode_choose(choice);
+    lap(DecodeStage::choose);
   }
 
   void fetch_tokens(std::span<int32_t> tokens, int64_t first_sequence, int64_t first_logits_row) {
@@ -235,6 +255,7 @@ class CudaEngine final : public DecodeEngine {
   void pass(const DeviceRows& rows, int64_t first_logits_row) {
     cuda::decode_embed(data_of<float>(ws_.h), config_.width, data_of<int32_t>(choice_.seen), rows, weights_.wte,
                        weights_.wpe);
+    lap(DecodeStage::embed);
     for (int64_t i = 0; i < config_.layers; ++i) {
       const CudaLayer& layer = weights_.layers[static_cast<size_t>(i)];
       attention(layer, i, rows);
@@ -247,6 +268,7 @@ class CudaEngine final : public DecodeEngine {
     unembed.in = stream(rows.count, weights_.final_norm, first_logits_row);
     unembed.w = weights_.unembedding;
     cuda::decode_product(unembed);
+    lap(DecodeStage::unembed);
   }
 
   void attention(const CudaLayer& layer, int64_t i, const DeviceRows& rows) {
@@ -261,6 +283,7 @@ class CudaEngine final : public DecodeEngine {
     qkv.cos = weights_.cos;
     qkv.sin = weights_.sin;
     cuda::decode_qkv(qkv);
+    lap(DecodeStage::qkv);
 
     DeviceAttention attend;
     attend.y = data_of<float>(ws_.attended);
@@ -273,6 +296,7 @@ class CudaEngine final : public DecodeEngine {
                       config_.head_size};
     }
     cuda::decode_attention(attend);
+    lap(DecodeStage::attend);
 
     DeviceProduct out;
     out.in.x = attend.y;
@@ -281,6 +305,7 @@ class CudaEngine final : public DecodeEngine {
     out.in.parts = attend.parts;
     out.w = layer.out;
     add_to_stream(out);
+    lap(DecodeStage::output);
   }
 
   void mlp(const CudaLayer& layer, int64_t rows) {
@@ -292,6 +317,7 @@ class CudaEngine final : public DecodeEngine {
     up.act = config_.is_gated_mlp ? Activation::none : config_.activation;
     up.is_gated = config_.is_gated_mlp;
     cuda::decode_product(up);
+    lap(DecodeStage::up);
 
     DeviceProduct down;
     down.in.x = up.y;
@@ -299,6 +325,7 @@ class CudaEngine final : public DecodeEngine {
     down.in.rows = rows;
     down.w = layer.down;
     add_to_stream(down);
+    lap(DecodeStage::down);
   }
 
   void add_to_stream(DeviceProduct& product) {
@@ -321,7 +348,8 @@ class CudaEngine final : public DecodeEngine {
   bool records_ = true;
   std::map<Work, std::unique_ptr<cuda::Graph>> recorded_;  // null: done once
   std::vector<float> host_logits_;
-  int64_t logits_rows_ = 0;  // of the last run
+  std::optional<DecodeProfile> profile_;  // of the call at work
+  int64_t logits_rows_ = 0;               // of the last run
   bool are_logits_here_ = false;
 };
 

@@ -64,7 +64,8 @@ DecodeWorkspace::DecodeWorkspace(const DecodeWeights& weights, int64_t rows, int
 }
 
 DecoderPass::DecoderPass(const DecodeWeights& weights, const KvCache& cache, DecodeWorkspace& workspace,
-                         std::span<const DecodeRow> rows, int64_t first_logits_row, const Worker& worker)
+                         std::span<const DecodeRow> rows, int64_t first_logits_row, const Worker& worker,
+                         DecodeProfile* profile)
     : weights_(weights),
       kernels_(weights.kernels()),
       shape_(weights.shape()),
@@ -74,13 +75,16 @@ DecoderPass::DecoderPass(const DecodeWeights& weights, const KvCache& cache, Dec
       row_count_(std::ssize(rows)),
       first_logits_row_(first_logits_row),
       worker_(worker),
+      profile_(profile),
       owns_branches_(is_power_of_two(worker.count) && worker.count <= std::min(shape_.groups, shape_.slices)),
       owns_rows_(row_count_ <= kOwnRows),
       stream_(owns_rows_ ? ws_.own[static_cast<size_t>(worker.index)] : ws_.shared),
       input_size_(size_of(kernels_.input_dtype)) {}
 
 void DecoderPass::run() {
+  lap(DecodeStage::wait);
   embed();
+  lap(DecodeStage::embed);
   for (int64_t i = 0; i < shape_.config.layers; ++i) {
     const LayerWeights& layer = weights_.layers[static_cast<size_t>(i)];
     residual_norm(layer.norm1, i == 0 ? nullptr : &weights_.layers[static_cast<size_t>(i - 1)].down, 1);
@@ -91,6 +95,7 @@ void DecoderPass::run() {
   if (first_logits_row_ == row_count_) return;
   residual_norm(weights_.final_norm, &weights_.layers.back().down, 1, first_logits_row_);
   unembed();
+  lap(DecodeStage::unembed);
 }
 
 void DecoderPass::embed() {
@@ -124,7 +129,8 @@ void DecoderPass::residual_norm(const DecodeNorm& norm, const PackedMatrix* sour
     a.begin = std::max(a.begin, first);
   }
   if (a.begin < a.end) kernels_.residual_norm(a);
-  if (!owns_rows_) worker_.barrier();
+  lap(stage_of(norm.form));
+  if (!owns_rows_) meet();
 }
 
 PanelProduct DecoderPass::product(float* y, int64_t y_stride, const std::byte* x, int64_t x_stride,
@@ -161,7 +167,8 @@ void DecoderPass::write_branch(int branch, const std::byte* x, int64_t x_stride,
     a.w = w.data + first_column * kPanelRows * size_of(kernels_.weight_type);
   }
   kernels_.product(a);
-  worker_.barrier();
+  lap(branch == 0 ? DecodeStage::output : DecodeStage::down);
+  meet();
 }
 
 void DecoderPass::attention(int64_t layer) {
@@ -174,19 +181,25 @@ void DecoderPass::attention(int64_t layer) {
     const int64_t panels = shape_.group_rows / kPanelRows;
     kernels_.product(
         product(ws_.qkv, qkv_stride, stream_.x, shape_.channels_k, w.qkv, begin * panels, (end - begin) * panels));
-    for (int64_t kv_head = begin * heads_per_group; kv_head < end * heads_per_group; ++kv_head) {
-      append(layer, kv_head);
-      attend(layer, kv_head, 0, row_count_);
-    }
+    lap(DecodeStage::qkv);
+    begin *= heads_per_group;
+    end *= heads_per_group;
+    for (int64_t kv_head = begin; kv_head < end; ++kv_head) append(layer, kv_head);
+    lap(DecodeStage::append);
+    for (int64_t kv_head = begin; kv_head < end; ++kv_head) attend(layer, kv_head, 0, row_count_);
+    lap(DecodeStage::attend);
   } else {
     worker_.part(w.qkv.panels(), 1, begin, end);
     kernels_.product(product(ws_.qkv, qkv_stride, stream_.x, shape_.channels_k, w.qkv, begin, end - begin));
-    worker_.barrier();
+    lap(DecodeStage::qkv);
+    meet();
     worker_.part(shape_.config.kv_heads, 1, begin, end);
     for (int64_t kv_head = begin; kv_head < end; ++kv_head) append(layer, kv_head);
-    worker_.barrier();
+    lap(DecodeStage::append);
+    meet();
     attend_tiles(layer);
-    worker_.barrier();
+    lap(DecodeStage::attend);
+    meet();
   }
   write_branch(0, ws_.attended, shape_.attention_k, w.out, shape_.groups);
 }
@@ -278,7 +291,8 @@ void DecoderPass::mlp(const LayerWeights& layer) {
                       ws_.up + begin * kPanelRows * wide, shape_.hidden_rows(), row_count_, (end - begin) * kPanelRows,
                       config.activation, config.is_gated_mlp);
   }
-  if (!owns_branches_) worker_.barrier();
+  lap(DecodeStage::up);
+  if (!owns_branches_) meet();
   write_branch(1, ws_.activated, shape_.hidden, layer.down, shape_.slices);
 }
 

@@ -16,6 +16,7 @@
 
 #include "engine/core/parallel.h"
 #include "infer/decode_engine.h"
+#include "infer/decode_profile.h"
 #include "infer/decode_weights.h"
 #include "infer/kv_cache.h"
 
@@ -55,9 +56,10 @@ inline constexpr int64_t kOwnRows = 4;
 
 class DecoderPass {
  public:
-  // Logits of rows [first_logits_row, rows.size()), none where that is empty.
+  // Logits of rows [first_logits_row, rows.size()), none where that is empty. profile: where this worker's time is to
+  // be counted, or absent.
   DecoderPass(const DecodeWeights& weights, const KvCache& cache, DecodeWorkspace& workspace,
-              std::span<const DecodeRow> rows, int64_t first_logits_row, const Worker& worker);
+              std::span<const DecodeRow> rows, int64_t first_logits_row, const Worker& worker, DecodeProfile* profile);
   void run();
 
  private:
@@ -78,6 +80,14 @@ class DecoderPass {
   void write_branch(int branch, const std::byte* x, int64_t x_stride, const PackedMatrix& w, int slices);
   float* head(int64_t row, int64_t q_or_kv_head, int which) const;
 
+  void meet() {
+    worker_.barrier();
+    lap(DecodeStage::wait);
+  }
+  void lap(DecodeStage stage) {
+    if (profile_) profile_->lap(stage);
+  }
+
   const DecodeWeights& weights_;
   const DecodeKernels& kernels_;
   const DecodeShape& shape_;
@@ -87,6 +97,7 @@ class DecoderPass {
   const int64_t row_count_;
   const int64_t first_logits_row_;
   const Worker& worker_;
+  DecodeProfile* const profile_;
   const bool owns_branches_;  // threads take whole groups and slices
   const bool owns_rows_;      // every thread has all rows for itself
   const DecodeWorkspace::Stream stream_;

@@ -325,3 +325,17 @@ TEST_CASE("decode-bench and last-token-bench: the documented keys") {
   // Without --tokens, as many as the model's context holds.
   CHECK(test::run_process(test::binary("decode-bench"), {"--model", model.path(), "--repeat", "1"}).exit_code == 0);
 }
+
+TEST_CASE("decode-bench: --profile lists the stages of its plans and the size that reading is measured on") {
+  const std::vector<std::string> arguments = {"--size", "1M", "--tokens", "2", "--repeat", "1", "--precision", "int8"};
+  std::vector<std::string> profiled = arguments;
+  profiled.emplace_back("--profile");
+  const auto result = test::run_process(test::binary("decode-bench"), profiled);
+  CAPTURE(result.err);
+  REQUIRE(result.exit_code == 0);
+  for (const char* stage : {"decode_norm", "decode_scale", "decode_residual", "decode_qkv", "decode_attend",
+                            "decode_output", "decode_up", "decode_down", "decode_unembed", "decode_choose",
+                            "decode_wait", "reading, and nothing else", "on the 1.0 MB of a token's matrices"})
+    CHECK(result.err.find(stage) != std::string::npos);
+  CHECK(test::run_process(test::binary("decode-bench"), arguments).err.find("decode_") == std::string::npos);
+}

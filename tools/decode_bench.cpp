@@ -15,6 +15,7 @@
 #include "engine/core/error.h"
 #include "engine/core/interrupt.h"
 #include "engine/core/parallel.h"
+#include "engine/core/profile.h"
 #include "model/model_folder.h"
 #include "tools/common/cli.h"
 #include "tools/common/plan_bench.h"
@@ -63,6 +64,7 @@ double run_once(Decoder& decoder, const Options& options) {
 
 // Nothing but the weights, read once for each step.
 double read_once(ReadChain& chain, const Options& options) {
+  const ProfileScope profile("reading, and nothing else", {.bytes = options.tokens * chain.bytes()});
   const auto start = std::chrono::steady_clock::now();
   chain.read(options.tokens);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -94,7 +96,7 @@ int run(int argc, char** argv) {
   Options options(cli);
   cli.allow_cuda();
   cli.allow_int8();
-  cli.footer(kSeparateLaunchesHelp);
+  cli.footer(std::string(kSeparateLaunchesHelp) + kDecodeProfileHelp);
   const CommonOptions common = cli.parse(argc, argv);
   const WeightType weights = decode_weights(common);
   const Device device = decode_device(common);
@@ -115,6 +117,7 @@ int run(int argc, char** argv) {
   std::vector<BenchDecoder> decoders = bench_decoders(model, options.plan, decoding);
   std::optional<ReadChain> chain;
   if (device == Device::cpu) chain.emplace(matrix_bytes(model.config(), weights));
+  if (!decoders.empty()) profile_from_here(*decoders.front().decoder);
   nlohmann::json result = measure_settings(
       decoders, device, options.repeat, [&](Decoder& decoder) { return run_once(decoder, options); },
       chain ? [&] { return read_once(*chain, options); } : std::function<double()>());

@@ -64,6 +64,7 @@ struct Options {
             .default_text("folded where the norms have tapered away, else normed");
     cli.allow_cuda();
     cli.allow_int8();
+    cli.footer(kDecodeProfileHelp);
     common = cli.parse(argc, argv);
     has_ids = by_ids.is_given();
     has_prompt_file = by_file.is_given();
@@ -128,6 +129,8 @@ int run(int argc, char** argv) {
 
   Decoder decoder(prepare(load_model(folder, Precision::f32, print_message), plan), decoding);
   const double load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+
+  profile_from_here(decoder);
 
   if (tokenizer && !options.ignores_end) options.generation.end_marker = tokenizer->end_of_text();
   std::string text;

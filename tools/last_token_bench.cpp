@@ -62,7 +62,7 @@ int run(int argc, char** argv) {
   Options options(cli);
   cli.allow_cuda();
   cli.allow_int8();
-  cli.footer(kSeparateLaunchesHelp);
+  cli.footer(std::string(kSeparateLaunchesHelp) + kDecodeProfileHelp);
   const CommonOptions common = cli.parse(argc, argv);
   const WeightType weights = decode_weights(common);
   const Device device = decode_device(common);
@@ -78,6 +78,7 @@ int run(int argc, char** argv) {
     decoding.device = device;
     if (device == Device::cuda) decoding.block = longest;
     std::vector<BenchDecoder> decoders = bench_decoders(model, options.plan, decoding);
+    if (rows.empty() && !decoders.empty()) profile_from_here(*decoders.front().decoder);
     for (const int64_t context : options.context) {
       nlohmann::json row = measure_settings(decoders, device, options.repeat,
                                             [&](Decoder& decoder) { return run_once(decoder, context); });

@@ -8,17 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "engine/core/profile_entries.h"
+
 namespace taper {
 namespace {
 
-struct Entry {
-  double seconds = 0;
-  int64_t calls = 0;
-  KernelWork work;
-};
-
 std::mutex guard;
-std::map<std::string, Entry> entries;
+std::map<std::string, ProfileEntry> entries;
 std::chrono::steady_clock::time_point begin, end;
 
 // A limit that is not known limits nothing.
@@ -28,7 +24,7 @@ double least_seconds(const KernelWork& work, const MachineLimits& limits) {
                   seconds(work.f32_flops, limits.f32_flops_per_s) + seconds(work.bf16_flops, limits.bf16_flops_per_s));
 }
 
-std::string line_of(const std::string& name, const Entry& entry, double whole, const MachineLimits& limits) {
+std::string line_of(const std::string& name, const ProfileEntry& entry, double whole, const MachineLimits& limits) {
   const double flops = entry.work.f32_flops + entry.work.bf16_flops, least = least_seconds(entry.work, limits);
   const auto rate = [&](double amount, int digits) {
     return amount > 0 ? fmt::format("{:.{}f}", amount * 1e-9 / entry.seconds, digits) : std::string("-");
@@ -40,19 +36,24 @@ std::string line_of(const std::string& name, const Entry& entry, double whole, c
 
 }  // namespace
 
-namespace detail {
-
-void add_to_profile(const char* name, double seconds, const KernelWork& work) {
+void add_to_profile(const std::string& name, const ProfileEntry& more) {
   const std::lock_guard lock(guard);
-  Entry& entry = entries[name];
-  entry.seconds += seconds;
-  ++entry.calls;
-  entry.work.bytes += work.bytes;
-  entry.work.f32_flops += work.f32_flops;
-  entry.work.bf16_flops += work.bf16_flops;
+  ProfileEntry& entry = entries[name];
+  entry.seconds += more.seconds;
+  entry.calls += more.calls;
+  entry.work.bytes += more.work.bytes;
+  entry.work.f32_flops += more.work.f32_flops;
+  entry.work.bf16_flops += more.work.bf16_flops;
 }
 
-}  // namespace detail
+void detail::add_to_profile(const char* name, double seconds, const KernelWork& work) {
+  taper::add_to_profile(name, {seconds, 1, work});
+}
+
+std::map<std::string, ProfileEntry> profile_entries() {
+  const std::lock_guard lock(guard);
+  return entries;
+}
 
 void start_profile() {
   const std::lock_guard lock(guard);
@@ -71,12 +72,12 @@ std::string profile_report(const MachineLimits& limits) {
   const std::lock_guard lock(guard);
   const auto last = is_profiling() ? std::chrono::steady_clock::now() : end;
   const double whole = std::chrono::duration<double>(last - begin).count();
-  std::vector<std::pair<std::string, Entry>> lines(entries.begin(), entries.end());
+  std::vector<std::pair<std::string, ProfileEntry>> lines(entries.begin(), entries.end());
   std::sort(lines.begin(), lines.end(),
             [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
   std::string report =
       fmt::format("{:>10} {:>8} {:>9} {:>8} {:>9} {:>9}\n", "seconds", "share", "calls", "GB/s", "GFLOP/s", "of limit");
-  Entry rest;
+  ProfileEntry rest;
   rest.seconds = whole;
   for (const auto& [name, entry] : lines) {
     rest.seconds -= entry.seconds;

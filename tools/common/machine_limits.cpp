@@ -24,9 +24,10 @@ double least_seconds_of(const std::function<void()>& call) {
   return least;
 }
 
-double read_bytes_per_s() {
-  ReadChain memory({256'000'000});
-  return static_cast<double>(memory.bytes()) / least_seconds_of([&] { memory.read(1); });
+double read_bytes_per_s(int64_t bytes) {
+  ReadChain memory({bytes});
+  const int64_t times = std::max<int64_t>(1, kBeyondCaches / bytes);
+  return static_cast<double>(memory.bytes() * times) / least_seconds_of([&] { memory.read(times); });
 }
 
 double flops_per_s(Dtype dtype) {
@@ -39,8 +40,8 @@ double flops_per_s(Dtype dtype) {
 
 }  // namespace
 
-MachineLimits measure_machine_limits() {
-  return {read_bytes_per_s(), flops_per_s(Dtype::f32), flops_per_s(Dtype::bf16)};
+MachineLimits measure_machine_limits(int64_t read_bytes) {
+  return {read_bytes_per_s(read_bytes), flops_per_s(Dtype::f32), flops_per_s(Dtype::bf16)};
 }
 
 }  // namespace taper

@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "engine/core/error.h"
+#include "engine/core/profile.h"
 #include "model/fold.h"
 #include "tools/common/device.h"
+#include "tools/common/run_tool.h"
 
 namespace taper {
 namespace {
@@ -116,6 +118,11 @@ nlohmann::json measure_settings(std::vector<BenchDecoder>& decoders, Device devi
   result["separate_launches"] = measure_in_turn(decoders, repeat, run);
   for (BenchDecoder& each : decoders) each.decoder->record_steps(true);
   return result;
+}
+
+void profile_from_here(const Decoder& decoder) {
+  limit_profile_by_reading(decoder.bytes_per_step(0));
+  if (is_profiling()) start_profile();
 }
 
 }  // namespace taper

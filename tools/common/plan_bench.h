@@ -46,6 +46,12 @@ nlohmann::json measure_in_turn(std::vector<BenchDecoder>& decoders, int64_t repe
 nlohmann::json measure_settings(std::vector<BenchDecoder>& decoders, Device device, int64_t repeat,
                                 const std::function<double(Decoder&)>& run, const std::function<double()>& limit = {});
 inline constexpr const char* kSeparateLaunchesHelp =
-    "On a CUDA device: with a step's work launched as a whole, and under separate_launches kernel by kernel.";
+    "On a CUDA device: with a step's work launched as a whole, and under separate_launches kernel by kernel.\n";
+
+// With --profile: its table leaves out what came before, and its limit of reading is that of the decoder's matrices.
+void profile_from_here(const Decoder& decoder);
+inline constexpr const char* kDecodeProfileHelp =
+    "--profile lists the stages of decoding, without loading: on the processor as they take the first thread, and\n"
+    "decode_wait is its waiting for the others. On a CUDA device kernels are then launched one by one.";
 
 }  // namespace taper

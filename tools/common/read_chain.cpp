@@ -6,6 +6,7 @@
 
 #include "engine/core/parallel.h"
 #include "engine/kernels/cpu/read_stream.h"
+#include "infer/decode_profile.h"
 
 namespace taper {
 
@@ -35,16 +36,13 @@ void ReadChain::read(int64_t times) {
 }
 
 std::vector<int64_t> matrix_bytes(const ModelConfig& config, WeightType weights) {
-  const int64_t inner = config.heads * config.head_size, kv = config.kv_heads * config.head_size;
-  const int64_t element = size_of(weights);
   std::vector<int64_t> bytes;
+  const auto add = [&](DecodeStage stage) { bytes.push_back(matrix_elements(stage, config) * size_of(weights)); };
   for (int64_t i = 0; i < config.layers; ++i) {
-    for (const int64_t count :
-         {config.width * (inner + 2 * kv), inner * config.width,
-          config.width * config.mlp_hidden * (config.is_gated_mlp ? 2 : 1), config.mlp_hidden * config.width})
-      bytes.push_back(count * element);
+    for (const DecodeStage stage : {DecodeStage::qkv, DecodeStage::output, DecodeStage::up, DecodeStage::down})
+      add(stage);
   }
-  bytes.push_back(config.vocab_size * config.width * element);
+  add(DecodeStage::unembed);
   return bytes;
 }
 

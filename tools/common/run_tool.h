@@ -1,6 +1,7 @@
 // What every program does around its work: errors as one line and an exit code, and signals.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 
 #include "tools/common/messages.h"
@@ -11,5 +12,9 @@ namespace taper {
 // UsageError, 1 for any other failure, 130 where SIGINT or SIGTERM ended the work early (the body returns 0 then), else
 // what the body returns. Results that cannot be written to stdout are a failure.
 int run_tool(int argc, char** argv, const std::function<int()>& body);
+
+// For a program that reads so many bytes over and over, as a decoder its weights: --profile measures the limit of
+// reading on as many, where it else does so far beyond the caches.
+void limit_profile_by_reading(int64_t bytes);
 
 }  // namespace taper
