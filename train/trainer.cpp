@@ -248,16 +248,13 @@ void Trainer::prepare_record(int64_t windows, int64_t window) {
 void Trainer::run(const Form& form, const std::function<void()>& work) {
   if (!options_.records_steps || !can_wait() || is_profiling()) return work();
   if (graph_ && form == form_) return graph_->launch();
-  const auto held = [] {
-    const MemoryUse use = memory_use(Device::cuda);
-    return use.live_bytes + use.cached_bytes;
-  };
-  // Its first step leaves the memory of the next in the allocator's cache, unless some was given back since.
-  if (!(form == form_) || held() < memory_of_form_) {
+  const auto cached = [] { return memory_use(Device::cuda).cached_bytes; };
+  // Its first step leaves the memory of the next in the allocator's cache, unless some was taken or given back since.
+  if (!(form == form_) || cached() < cache_of_form_) {
     graph_.reset();
     form_ = form;
     work();
-    memory_of_form_ = held();
+    cache_of_form_ = cached();
     return;
   }
   for (const Parameter& p : model_.parameters()) p.compute.drop_grad();

@@ -176,7 +176,7 @@ class Trainer {
   RadialIdentity identity_;
 
   Form form_;
-  int64_t memory_of_form_ = 0;  // that the allocator held after its first step
+  int64_t cache_of_form_ = 0;  // that the allocator held after its first step
   std::unique_ptr<cuda::Graph> graph_;
 
   Tensor history_;  // [kMostQueued, size of the record]
