@@ -71,7 +71,7 @@ class Machine {
 
   void wait_for_block(Site site);
   void gather(unsigned mask, const char* what, Site site, void* data, Combine combine);
-  [[noreturn]] void fail_here(Site site, const std::string& text);
+  [[noreturn]] void fail_here(Site site, std::string text);
 
   unsigned current() const { return current_; }
   Thread& thread() { return threads_[current_]; }
@@ -271,9 +271,10 @@ std::string Machine::waiting() const {
   return text + fmt::format(" {} of {} have ended", ended_, threads_.size());
 }
 
-void Machine::fail_here(Site site, const std::string& text) {
+void Machine::fail_here(Site site, std::string text) {
   error_ = fmt::format("{}:{}: {}; thread {} of block ({}, {}, {})", site.file, site.line, text, current_, blockIdx.x,
                        blockIdx.y, blockIdx.z);
+  std::string().swap(text);  // this stack is left as it is, and no destructor runs on it
   fibers_[static_cast<size_t>(threads_[current_].stack)].switch_to(host_);
   std::abort();  // nobody comes back here
 }
