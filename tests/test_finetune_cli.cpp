@@ -116,6 +116,19 @@ TEST_CASE("finetune: every variant begins with the model's loss and ends as its 
   }
 }
 
+TEST_CASE("finetune: --overwrite removes no model that is to be tuned, and no folder that is no run's") {
+  const Setting setting;
+  const auto refuses = [&](const std::string& output, const std::string& message) {
+    const ProcessResult result = setting.finetune(setting.arguments("internal", output) + Arguments{"--overwrite"});
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 2);
+    CHECK(result.err.find(message) != std::string::npos);
+    CHECK(fs::exists(setting.folder / "model/step-20/config.json"));
+  };
+  refuses("model", "holds the model to begin with");
+  refuses("model/step-20", "is no run's folder, but holds a config.json");
+}
+
 TEST_CASE("finetune: a signal saves, and going on costs no bit") {
   const Setting setting;
   for (const std::string variant : {"fakeln", "internal"}) {

@@ -3,12 +3,14 @@
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
+#include <memory>
 #include <sstream>
 
 #include "engine/core/error.h"
 #include "model/model_folder.h"
 #include "tests/support/run_process.h"
 #include "tests/support/temp_dir.h"
+#include "tools/common/live_page.h"
 
 using namespace taper;
 using namespace taper::test;
@@ -104,6 +106,24 @@ TEST_CASE("pretrain: a run, its folder, and what evaluate and train-bench say of
     const nlohmann::json again = result_of(
         call("pretrain", {"--config", prepared.path("run/config.json"), "--output", prepared.path("again"), "--json"}));
     CHECK(again["valid_loss"] == result["valid_loss"]);
+  }
+  SUBCASE("--overwrite removes nothing for a run that cannot begin") {
+    std::unique_ptr<LivePage> other;
+    int port = 38571;
+    for (; !other; ++port) {
+      try {
+        other = std::make_unique<LivePage>(port, prepared.folder / "run");
+        break;
+      } catch (const UsageError&) {
+        REQUIRE(port < 38671);
+      }
+    }
+    const ProcessResult refused =
+        call("pretrain", prepared.pretrain("run") + Arguments{"--overwrite", "--live", std::to_string(port)});
+    CHECK(refused.exit_code == 2);
+    CHECK(refused.err.find("--live: port ") != std::string::npos);
+    CHECK(fs::exists(prepared.folder / "run/summary.json"));
+    CHECK(fs::exists(prepared.folder / "run/step-10/model.safetensors"));
   }
   SUBCASE("texts written on the way: one after each evaluation, none where none are asked for") {
     const auto samples = [&](const Arguments& options) {

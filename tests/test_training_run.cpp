@@ -207,10 +207,47 @@ TEST_CASE("training run: a used folder is refused, overwritten or resumed as ask
   CHECK_THROWS_AS(static_cast<void>(prepare_run_folder(folder / "file", OutputUse::refuse)), UsageError);
   CHECK_THROWS_AS(static_cast<void>(prepare_run_folder(folder / "file/run", OutputUse::refuse)), UsageError);
   folder.write("run/notes.txt", "mine");
-  { const FolderLock lock = prepare_run_folder(folder / "run", OutputUse::overwrite); }
+  const FolderLock lock = prepare_run_folder(folder / "run", OutputUse::overwrite);
+  CHECK(complete_checkpoints(folder / "run").size() == 12);
+  CHECK(fs::exists(folder / "run/metrics.jsonl"));
+  remove_run(folder / "run");
   CHECK(complete_checkpoints(folder / "run").empty());
   CHECK_FALSE(fs::exists(folder / "run/metrics.jsonl"));
   CHECK(fs::exists(folder / "run/notes.txt"));
+}
+
+TEST_CASE("training run: a folder with another program's files is refused and keeps them") {
+  const TempDir folder;
+  const auto refuses = [&](const std::string& file, const std::string& text) {
+    folder.write(file, text);
+    for (const OutputUse use : {OutputUse::refuse, OutputUse::resume, OutputUse::overwrite}) {
+      CHECK_THROWS_WITH_AS(static_cast<void>(prepare_run_folder((folder / file).parent_path(), use)),
+                           doctest::Contains("is no run's folder, but holds a "), UsageError);
+      CHECK(read_file(folder / file) == text);
+    }
+  };
+  refuses("gpt2/config.json", R"({"model_type": "gpt2", "n_layer": 12})");
+  refuses("damaged/config.json", "{");
+  refuses("other/summary.json", "{}");
+  // A run that was killed before its first line.
+  folder.write("begun/config.json", R"({"written-by-version": "0.1.0", "data": "stories", "output": "begun"})");
+  CHECK_THROWS_WITH_AS(static_cast<void>(prepare_run_folder(folder / "begun", OutputUse::refuse)),
+                       doctest::Contains("holds a run already"), UsageError);
+  const FolderLock lock = prepare_run_folder(folder / "begun", OutputUse::overwrite);
+}
+
+TEST_CASE("training run: what fails after an evaluation costs no step") {
+  const TempDir folder;
+  TinyRun tiny(folder.path());
+  const RunResult whole = tiny.run(folder / "whole");
+  int calls = 0;
+  tiny.options.after_evaluation = [&](int64_t) {
+    ++calls;
+    fail("no memory for a sample");
+  };
+  CHECK(tiny.run(folder / "run").valid.loss == whole.valid.loss);
+  CHECK(calls > 1);
+  check_same_checkpoint(folder / "run/step-12", folder / "whole/step-12");
 }
 
 TEST_CASE("training run: another seed than the run's cannot resume it") {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cmath>
+#include <memory>
 #include <optional>
 
 #include "engine/core/error.h"
@@ -114,23 +115,33 @@ void check_fit(const Options& options, const fs::path& folder, const ModelConfig
   if (options.is_fakeln()) options.fakeln.schedule(config.layers, options.schedule.steps());
 }
 
-// The model to begin with; its loss on the validation data goes to the run's folder.
+// Overwriting a run would remove the model that is to be tuned before the tuned one is there.
+void check_model_stays(const Options& options, const fs::path& folder) {
+  if (!options.run.overwrites) return;
+  for (const fs::path& checkpoint : complete_checkpoints(options.run.output)) {
+    require_usage(!fs::equivalent(checkpoint, folder),
+                  "--overwrite: the run in {} holds the model to begin with, {}; want another --output",
+                  options.run.output, folder.string());
+  }
+}
+
+// The model to begin with; `loss` becomes its loss on the validation data. A stop is left to the caller.
 Transformer first_model(const Options& options, const OpenedData& data, const CommonOptions& common, Device device,
-                        std::optional<FolderLock>& lock) {
+                        std::optional<FolderLock>& lock, double& loss) {
   const fs::path folder = find_model_folder(options.model);
   Transformer source = load_model(folder, parse_precision(common), print_message);
   check_norms_are_live(source.config(), "--model: " + options.model);
   check_fit(options, folder, source.config(), data, common);
+  check_model_stays(options, folder);
   const auto bad = first_non_finite(source);
   require(!bad, "--model: {} has values that are not finite; first in {}", options.model, bad.value_or(""));
   lock.emplace(options.run.prepare_folder());
   const WindowSource windows = windows_of(data.valid, window_of(options, source.config()));
   source.move_to(device);
-  const Evaluation before = evaluate(source, Gate{1.0}, windows, &data.tokenizer);
+  loss = evaluate(source, Gate{1.0}, windows, &data.tokenizer).loss;
   if (!stop_requested()) {
-    require(std::isfinite(before.loss), "--model: {} has a validation loss that is not finite", options.model);
-    print_message(fmt::format("{}: validation loss {:.4f} to begin with", options.model, before.loss));
-    write_file(fs::path(options.run.output) / kBeforeFile, nlohmann::json{{"valid_loss", before.loss}}.dump() + "\n");
+    require(std::isfinite(loss), "--model: {} has a validation loss that is not finite", options.model);
+    print_message(fmt::format("{}: validation loss {:.4f} to begin with", options.model, loss));
   }
   source.move_to(Device::cpu);
   if (!options.is_fakeln()) return with_variant(source, options.norm_variant());
@@ -166,14 +177,16 @@ int run(int argc, char** argv) {
   TrainerOptions trainer_options = options.schedule.trainer_options(
       options.norm_variant(), options.is_fakeln() ? std::optional(kFakeLnAuxiliary) : std::nullopt);
   const OpenedData data(options.run.data);
+  const std::unique_ptr<LivePage> page = options.run.open_live_page();
   std::optional<FolderLock> lock;
   fs::path checkpoint;
+  double before = 0;
   if (options.run.resumes) {
     lock.emplace(options.run.prepare_folder());
     checkpoint = checkpoint_to_resume(options.run.output);
   }
   Transformer model = options.run.resumes ? resumed_model(options, checkpoint, data, common)
-                                          : first_model(options, data, common, device, lock);
+                                          : first_model(options, data, common, device, lock, before);
   model.move_to(device);
   if (stop_requested()) return 0;
   RunOptions run = options.run.run_options("finetune", common, window_of(options, model.config()));
@@ -184,7 +197,10 @@ int run(int argc, char** argv) {
     trainer_options.ema_decay = options.fakeln.momentum;
   }
   Trainer trainer(model, trainer_options);
-  if (!options.run.resumes) write_run_config(cli, run);
+  if (!options.run.resumes) {
+    begin_run(cli, run);
+    write_file(run.folder / kBeforeFile, nlohmann::json{{"valid_loss", before}}.dump() + "\n");
+  }
   return train_and_report(model, trainer, data, options.run, run, common, [&](nlohmann::ordered_json& summary) {
     summary["variant"] = options.variant;
     summary["valid_loss_before"] = loss_before(run.folder);

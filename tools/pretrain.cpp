@@ -1,7 +1,7 @@
 // Trains a transformer from scratch on a prepared folder (tools/prepare), with its norms kept (baseline) or tapered
 // away (internal, all). Example:
 //   pretrain --data data/stories --size 1M --variant all --steps 500 --batch-tokens 4096 --lr 3e-3 --output runs/all
-#include <optional>
+#include <memory>
 
 #include "engine/core/error.h"
 #include "model/model_folder.h"
@@ -60,9 +60,9 @@ int run(int argc, char** argv) {
   const ModelConfig config = model_config(model_options, data.tokenizer.vocab_size());
   RunOptions run = flags.run_options("pretrain", common, config.context);
   data.check_windows(config.context, run.seed);
-  std::optional<FolderLock> lock;
+  const std::unique_ptr<LivePage> page = flags.open_live_page();
+  const FolderLock lock = flags.prepare_folder();
   if (flags.resumes) {
-    lock.emplace(flags.prepare_folder());
     check_run_config(cli, run);
     run.checkpoint = checkpoint_to_resume(flags.output);
     require_tokenizer_of(run.checkpoint.string(), data.train);
@@ -73,11 +73,7 @@ int run(int argc, char** argv) {
   if (!flags.resumes) model.initialise(common.seed);
   model.move_to(device);
   Trainer trainer(model, trainer_options);
-  if (!flags.resumes) {
-    // Now that there is memory for the model, so that --overwrite deletes no run for one that cannot begin.
-    lock.emplace(flags.prepare_folder());
-    write_run_config(cli, run);
-  }
+  if (!flags.resumes) begin_run(cli, run);
   return train_and_report(model, trainer, data, flags, run, common);
 }
 

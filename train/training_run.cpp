@@ -7,6 +7,8 @@
 
 #include "engine/core/error.h"
 #include "engine/core/interrupt.h"
+#include "engine/io/json_text.h"
+#include "engine/io/read_file.h"
 #include "model/model_folder.h"
 #include "train/metrics.h"
 #include "train/progress.h"
@@ -24,13 +26,17 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-bool holds_run(const fs::path& folder) {
-  return fs::exists(folder / kMetricsFile) || fs::exists(folder / kConfigFile) || !complete_checkpoints(folder).empty();
+// Models have a config.json too; a run's says what it reads and where it goes.
+bool is_run_config(const fs::path& file) {
+  constexpr uint64_t kMaxBytes = 1 << 20;
+  if (!fs::exists(file)) return false;
+  const auto config = try_parse_json(read_file(file, kMaxBytes));
+  return config.is_object() && config.contains("data") && config.contains("output");
 }
 
-void remove_run(const fs::path& folder) {
-  remove_all_checkpoints(folder);
-  for (const char* file : {kMetricsFile, kSummaryFile, kConfigFile}) fs::remove(folder / file);
+bool holds_run(const fs::path& folder) {
+  return fs::exists(folder / kMetricsFile) || !complete_checkpoints(folder).empty() ||
+         is_run_config(folder / kConfigFile);
 }
 
 class Loop {
@@ -170,8 +176,17 @@ class Loop {
     progress_.evaluation_done(seconds_since(begin));
     progress_.say(fmt::format("step {}/{}  validation loss {:.4f}  bits/byte {:.4f}", step, steps_, evaluation.loss,
                               evaluation.bits_per_byte));
-    if (options_.after_evaluation && std::isfinite(evaluation.loss)) options_.after_evaluation(step);
+    if (options_.after_evaluation && std::isfinite(evaluation.loss)) call_after_evaluation(step);
     return evaluation;
+  }
+
+  // It is for who watches: no text is worth the steps since the last checkpoint.
+  void call_after_evaluation(int64_t step) {
+    try {
+      options_.after_evaluation(step);
+    } catch (const std::exception& error) {
+      progress_.say(fmt::format("step {}: no sample, the run goes on: {}", step, error.what()));
+    }
   }
 
   fs::path save() {
@@ -243,13 +258,22 @@ FolderLock prepare_run_folder(const fs::path& run, OutputUse use) {
   // folder can be written.
   FolderLock lock(run);
   const bool is_used = holds_run(run);
+  for (const char* file : {kConfigFile, kSummaryFile}) {
+    require_usage(is_used || !fs::exists(run / file),
+                  "output: {} is no run's folder, but holds a {}, which the run would replace; want another folder",
+                  run.string(), file);
+  }
   require_usage(!is_used || use != OutputUse::refuse,
                 "output: {} holds a run already; want another folder, --resume or --overwrite", run.string());
   require_usage(use != OutputUse::resume || !complete_checkpoints(run).empty(), "resume: {} has no complete checkpoint",
                 run.string());
   remove_partial_checkpoints(run);
-  if (use == OutputUse::overwrite) remove_run(run);
   return lock;
+}
+
+void remove_run(const fs::path& run) {
+  remove_all_checkpoints(run);
+  for (const char* file : {kMetricsFile, kSummaryFile, kConfigFile}) fs::remove(run / file);
 }
 
 RunResult run_training(Transformer& model, Trainer& trainer, const RunData& data, const RunOptions& options) {

@@ -24,10 +24,15 @@ namespace taper {
 // What to do where the output folder holds a run.
 enum class OutputUse : uint8_t { refuse, resume, overwrite };
 
-// Makes the folder, tries that it can be written, and clears what an overwritten or killed run left. UsageError where
-// it holds a run and neither resume nor overwrite was asked for, or is no run's folder; for resume, where there is
-// nothing to resume; where another process trains in it. The lock is to be held as long as the run goes on.
+// Makes the folder, tries that it can be written, and clears what a killed run left half done. UsageError where it
+// holds a run and neither resume nor overwrite was asked for, or is no run's folder but holds a config.json or
+// summary.json; for resume, where there is nothing to resume; where another process trains in it. What is to be
+// overwritten stays until remove_run(). The lock is to be held as long as the run goes on.
 [[nodiscard]] FolderLock prepare_run_folder(const std::filesystem::path& run, OutputUse use);
+
+// Takes the run out of a prepared folder: its checkpoints and the files above; what else is there stays. To be called
+// once nothing is left that could keep the new run from its first step.
+void remove_run(const std::filesystem::path& run);
 
 // Steps in a row whose loss or gradient is not finite, and that therefore update nothing, before a run gives up; then
 // it saves a checkpoint, which holds the parameters as the last finite step left them. It gives up at once where a
@@ -46,7 +51,8 @@ struct RunOptions {
   std::filesystem::path checkpoint;  // of the run, to go on from, as newest_checkpoint() found it; empty: a new run
   bool is_quiet = false;
   std::string resume_hint;  // the command that goes on with this run, for the message after a signal
-  // Called after each evaluation with a finite loss, with the number of updates: prints samples, for instance.
+  // Called after each evaluation with a finite loss, with the number of updates: prints samples, for instance. What it
+  // throws is said, and the run goes on.
   std::function<void(int64_t step)> after_evaluation;
 };
 

@@ -113,6 +113,11 @@ struct LivePage::Server {
 
   // Small requests from this machine, few at a time.
   void set_limits() {
+    // The library's own options let several processes share a port, each request going to any of them.
+    http.set_socket_options([](socket_t socket) {
+      const int yes = 1;
+      setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    });
     http.new_task_queue = [] { return new httplib::ThreadPool(2); };
     http.set_payload_max_length(kMostBodyBytes);
     http.set_read_timeout(2);

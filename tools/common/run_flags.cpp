@@ -1,11 +1,8 @@
 #include "tools/common/run_flags.h"
 
-#include <optional>
-
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
 #include "model/model_folder.h"
-#include "tools/common/live_page.h"
 #include "tools/common/run_settings.h"
 #include "tools/common/run_tool.h"
 
@@ -101,6 +98,10 @@ FolderLock RunFlags::prepare_folder() const {
                                                  : OutputUse::refuse);
 }
 
+std::unique_ptr<LivePage> RunFlags::open_live_page() const {
+  return live_port > 0 ? std::make_unique<LivePage>(live_port, output) : nullptr;
+}
+
 OpenedData::OpenedData(const std::string& folder)
     : train(open_training_data(folder)), valid(open_validation_data(folder)), tokenizer(Tokenizer::load(folder)) {
   require_tokenizer_of(folder, train);
@@ -122,8 +123,6 @@ int train_and_report(Transformer& model, Trainer& trainer, const OpenedData& dat
                      const std::function<void(nlohmann::ordered_json&)>& more) {
   run.after_evaluation = sample_printer(model, data.tokenizer, flags.samples);
   print_plan(model, trainer, data, run);
-  std::optional<LivePage> page;
-  if (flags.live_port > 0) page.emplace(flags.live_port, run.folder);
   const RunResult result = run_training(model, trainer, {data.train, data.valid, data.tokenizer}, run);
   if (result.was_stopped) return 0;
   nlohmann::ordered_json summary = summary_of(result);
@@ -133,7 +132,8 @@ int train_and_report(Transformer& model, Trainer& trainer, const OpenedData& dat
   return 0;
 }
 
-void write_run_config(const Cli& cli, const RunOptions& run) {
+void begin_run(const Cli& cli, const RunOptions& run) {
+  remove_run(run.folder);
   write_file(run.folder / kRunSettingsFile, settings_of(cli));
 }
 

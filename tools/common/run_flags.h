@@ -5,11 +5,13 @@
 #include <nlohmann/json.hpp>
 
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "data/prepared_data.h"
 #include "model/transformer.h"
 #include "tools/common/cli.h"
+#include "tools/common/live_page.h"
 #include "tools/common/training_samples.h"
 #include "train/training_run.h"
 
@@ -34,6 +36,9 @@ struct RunFlags {
   RunOptions run_options(const std::string& program, const CommonOptions& common, int64_t context) const;
   // prepare_run_folder() as the flags say.
   [[nodiscard]] FolderLock prepare_folder() const;
+  // The page of --live, which serves until it is destroyed; none without the option. UsageError where the port cannot
+  // be had.
+  [[nodiscard]] std::unique_ptr<LivePage> open_live_page() const;
 };
 
 // A prepared folder, opened.
@@ -59,8 +64,9 @@ int train_and_report(Transformer& model, Trainer& trainer, const OpenedData& dat
                      RunOptions run, const CommonOptions& common,
                      const std::function<void(nlohmann::ordered_json&)>& more = {});
 
-// Writes the options into the run's folder, so that `PROGRAM --config FILE --resume` goes on.
-void write_run_config(const Cli& cli, const RunOptions& run);
+// Begins a new run in its prepared folder: what --overwrite is to replace goes, and the options are written, so that
+// `PROGRAM --config FILE --resume` goes on. To be called last, when nothing can be refused any more.
+void begin_run(const Cli& cli, const RunOptions& run);
 // The options of a call that resumes the run: UsageError where they would make it another
 // (tools/common/run_settings.h).
 void check_run_config(const Cli& cli, const RunOptions& run);
