@@ -32,7 +32,7 @@ FolderLock::FolderLock(const fs::path& folder) {
   fs::create_directories(folder, error);
   require_usage(fs::is_directory(folder), "output: {} cannot be made: {}", folder.string(),
                 error ? error.message() : "it is a file");
-  const fs::path file = folder / ".lock";
+  const fs::path file = folder / kLockFile;
   descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW, 0644);
   require_usage(descriptor_ >= 0, "output: {} cannot be written: {}", folder.string(), std::strerror(errno));
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {

@@ -7,6 +7,8 @@
 
 namespace taper {
 
+inline constexpr const char* kLockFile = ".lock";
+
 class FolderLock {
  public:
   // Makes the folder where it is not there. UsageError where it cannot be made or written, or another process holds the
