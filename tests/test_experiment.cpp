@@ -229,6 +229,12 @@ TEST_CASE("taper-sweep, norm-free-from-start and gpt2-table: their losses are th
   CHECK(points[2][5]["value"] == loss_of(stories, "taper-sweep/1M-anchor1-from0.05-to0.4-seed42"));
   CHECK(points[3][5]["value"] == loss_of(stories, "taper-sweep/1M-anchor0.1-from0.1-to0.8-seed42"));
 
+  // A run that lost its metrics has no scale to tell.
+  stories.folder().write("taper-sweep/1M-anchor1-from0.05-to0.4-seed42/metrics.jsonl", "");
+  const Json without = tables_of("taper-sweep", {"--anchors", "0,1", "--starts", "0.1", "--ends", "0.05,0.8"});
+  CHECK(table_named(without, "sweep")["rows"][2][8]["value"].is_null());
+  CHECK(table_named(without, "sweep")["rows"][3] == points[3]);
+
   const Json from_start = tables_of("norm-free-from-start", {"--lrs", "0.01"});
   const Json& starts = table_named(from_start, "losses")["rows"];
   REQUIRE(starts.size() == 4);

@@ -43,6 +43,8 @@ double Curve::mean(double begin, double end) const {
 
 double Curve::greatest() const { return values.empty() ? kNone : *std::max_element(values.begin(), values.end()); }
 
+double Curve::last() const { return values.empty() ? kNone : values.back(); }
+
 RunResults::RunResults(const fs::path& folder)
     : folder_(folder),
       summary_(read_object(folder / "summary.json")),

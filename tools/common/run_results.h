@@ -17,8 +17,9 @@ struct Curve {
   bool is_empty() const { return steps.empty(); }
   // Mean over begin <= step < end; NaN where there is nothing.
   double mean(double begin, double end) const;
-  // Greatest; NaN where there is nothing.
+  // NaN where there is nothing.
   double greatest() const;
+  double last() const;
 };
 
 class RunResults {

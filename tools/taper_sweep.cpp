@@ -97,7 +97,7 @@ class Sweep {
       const auto base = results.find(run_name(size, points({})[0], seed));
       if (found == results.end()) continue;
       losses.push_back(found->second.summary_number("valid_loss"));
-      scales.push_back(found->second.curve("scale").values.back());
+      scales.push_back(found->second.curve("scale").last());
       if (base == results.end()) continue;
       const double reference = base->second.summary_number("valid_loss");
       differences.push_back(100 * (losses.back() - reference) / reference);

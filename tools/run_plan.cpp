@@ -1,10 +1,11 @@
 // Runs a file of training runs, one after another or as many at once as the cores serve best; skips what is finished
 // and goes on with what was stopped. The file's form: tools/common/plan.h. Example:
 //   run-plan plan.jsonl --output runs/plan
+#include "tools/common/run_plan.h"
+
 #include "engine/core/error.h"
 #include "engine/io/folder_lock.h"
 #include "tools/common/cli.h"
-#include "tools/common/run_plan.h"
 #include "tools/common/run_tool.h"
 
 namespace taper {
