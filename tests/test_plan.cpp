@@ -23,6 +23,18 @@ TEST_CASE("plan: what is written is read back") {
   CHECK(arguments_of({{"quick", false}, {"sample-prompt", "--x"}}) == std::vector<std::string>{"--sample-prompt=--x"});
 }
 
+TEST_CASE("plan: counts may be numbers or text, and are refused by run and option otherwise") {
+  const PlannedRun run{
+      "a", "pretrain", {{"steps", 5}, {"context", "256"}, {"threads", "two"}, {"heads", 1.5}, {"width", 0}}, ""};
+  CHECK(option_count(run, "steps") == 5);
+  CHECK(option_count(run, "context") == 256);
+  CHECK_FALSE(option_count(run, "layers").has_value());
+  CHECK_THROWS_WITH_AS(option_count(run, "threads"), "plan: a: --threads: got \"two\", want a whole number above 0",
+                       UsageError);
+  CHECK_THROWS_AS(option_count(run, "heads"), UsageError);
+  CHECK_THROWS_AS(option_count(run, "width"), UsageError);
+}
+
 TEST_CASE("plan: what is wrong is named with file and line") {
   const TempDir folder;
   const std::string good = R"({"name":"a","program":"pretrain","options":{}})";

@@ -94,6 +94,37 @@ TEST_CASE("run-plan: finished runs with other options are refused, failures are 
   CHECK(fs::exists(stories.folder() / "plan/other/summary.json"));
 }
 
+TEST_CASE("run-plan: options that are text, numbers among them") {
+  const PreparedStories stories;
+  nlohmann::ordered_json options = options_of(stories, "baseline", 3);
+  for (const char* key : {"context", "batch-tokens", "steps", "lr"}) options[key] = options[key].dump();
+  std::vector<PlannedRun> runs{{"text", "pretrain", options, ""}};
+  const std::string file = stories.folder().write("plan.jsonl", plan_text(runs)).string();
+  const ProcessResult measured =
+      run_process(binary("run-plan"), {file, "--output", stories.path("plan"), "--threads", "1"});
+  CAPTURE(measured.err);
+  CHECK(measured.exit_code == 0);
+  const ProcessResult again = run_plan(stories, runs, "plan");
+  CAPTURE(again.err);
+  CHECK(again.exit_code == 0);
+  CHECK(again.err.find("1 of them finished before") != std::string::npos);
+  runs[0].options["batch-tokens"] = "many";
+  const ProcessResult refused = run_plan(stories, runs, "other");
+  CHECK(refused.exit_code == 2);
+  CHECK(refused.err.find("plan: text: --batch-tokens: got \"many\", want a whole number") != std::string::npos);
+}
+
+TEST_CASE("run-plan: ends where it was started with SIGCHLD ignored") {
+  const PreparedStories stories;
+  const std::vector<PlannedRun> runs{{"a", "pretrain", options_of(stories, "baseline", 3), ""}};
+  const std::string file = stories.folder().write("plan.jsonl", plan_text(runs)).string();
+  const ProcessResult result =
+      run_process("/bin/sh", {"-c", "trap '' CHLD; exec \"$0\" \"$@\"", binary("run-plan"), file, "--output",
+                              stories.path("plan"), "--processes", "1", "--threads", "1"});
+  CAPTURE(result.err);
+  CHECK(result.exit_code == 0);
+}
+
 TEST_CASE("run-plan: the cores' use is measured once, and kept") {
   const PreparedStories stories;
   std::vector<PlannedRun> runs;

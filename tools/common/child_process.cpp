@@ -20,6 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kExitNotStarted = 127;
+constexpr int kExitUnknown = 255;
 
 int open_log(const fs::path& file) {
   const int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
@@ -35,7 +36,7 @@ int open_log(const fs::path& file) {
 #else
   static_cast<void>(parent);
 #endif
-  const int in = open("/dev/null", O_RDONLY);
+  const int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
   dup2(in, STDIN_FILENO);
   dup2(out, STDOUT_FILENO);
   dup2(err, STDERR_FILENO);
@@ -58,6 +59,8 @@ ChildProcess::ChildProcess(const std::string& program, const std::vector<std::st
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   const int out = open_log(out_file), err = open_log(err_file);
+  // Where this process was started with the signal ignored, the system would keep no exit codes for it.
+  std::signal(SIGCHLD, SIG_DFL);
   const pid_t parent = getpid();
   pid_ = fork();
   const int error = errno;
@@ -77,10 +80,12 @@ ChildProcess::~ChildProcess() {
 }
 
 std::optional<int> ChildProcess::poll() {
+  if (code_) return code_;
   int status = 0;
-  if (!code_ && waitpid(pid_, &status, WNOHANG) == pid_) {
-    code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  }
+  const pid_t ended = waitpid(pid_, &status, WNOHANG);
+  if (ended == pid_) code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  // It is no child any more: somebody else has waited for it.
+  if (ended < 0 && errno == ECHILD) code_ = kExitUnknown;
   return code_;
 }
 

@@ -24,7 +24,7 @@ class ChildProcess {
   ChildProcess& operator=(ChildProcess&&) = delete;
   ~ChildProcess();  // one that still runs is asked to stop, and waited for
 
-  // The exit code once it has ended; 128 and the signal's number where one ended it.
+  // The exit code once it has ended; 128 and the signal's number where one ended it, 255 where that cannot be learnt.
   std::optional<int> poll();
   void send(int signal);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -80,8 +81,9 @@ Json model_shape(const std::string& folder) {
 
 // The run's options for train-bench; empty where it cannot repeat them.
 std::vector<std::string> bench_arguments(const PlannedRun& run) {
-  if (!run.options.contains("context") || !run.options.contains("batch-tokens")) return {};
-  Json options = run.program == "finetune" ? model_shape(run.options.value("model", std::string())) : Json::object();
+  const std::optional<int64_t> context = option_count(run, "context"), tokens = option_count(run, "batch-tokens");
+  if (!context || !tokens) return {};
+  Json options = run.program == "finetune" ? model_shape(option_text(run, "model").value_or("")) : Json::object();
   if (options.is_null()) return {};
   for (const char* key : kShapeKeys) {
     const std::string_view name = key;
@@ -89,8 +91,7 @@ std::vector<std::string> bench_arguments(const PlannedRun& run) {
         name != "batch-tokens" && name != "model" && (name != "variant" || run.program != "finetune");
     if (run.options.contains(key) && is_of_bench) options[key] = run.options[key];
   }
-  const auto context = run.options["context"].get<int64_t>(), tokens = run.options["batch-tokens"].get<int64_t>();
-  options["batch"] = std::max<int64_t>(1, context > 0 ? tokens / context : 1);
+  options["batch"] = std::max<int64_t>(1, *tokens / *context);
   return arguments_of(options);
 }
 
@@ -98,7 +99,7 @@ std::vector<std::string> bench_arguments(const PlannedRun& run) {
 
 CoreUse measure_core_use(const PlannedRun& run, int most_processes, const fs::path& folder) {
   const int cores = thread_count();
-  if (run.options.contains("threads")) return {1, run.options["threads"].get<int>(), 0};
+  if (const auto threads = option_count(run, "threads")) return {1, static_cast<int>(*threads), 0};
   const std::vector<std::string> arguments = bench_arguments(run);
   if (arguments.empty()) return {1, cores, 0};
   print_message(fmt::format("plan: measuring how such runs use {} cores best", cores));
@@ -107,7 +108,7 @@ CoreUse measure_core_use(const PlannedRun& run, int most_processes, const fs::pa
   const auto steps = std::clamp<int64_t>(static_cast<int64_t>(kSecondsOfOne / first.step_seconds), 3, 100);
   CoreUse best{1, cores, measure(arguments, 1, cores, steps, folder).tokens_per_s};
   // A GPU is one for all.
-  const int most = run.options.value("device", std::string()) == "cuda" ? 1 : std::min(cores, most_processes);
+  const int most = option_text(run, "device") == "cuda" ? 1 : std::min(cores, most_processes);
   for (int processes = 2; processes <= most; processes *= 2) {
     const int threads = cores / processes;
     const double speed =

@@ -36,9 +36,7 @@ constexpr double kStartSeconds = 1;
 constexpr int64_t kEvaluations = 10;
 constexpr int64_t kEvaluationTokens = 8192;
 
-int64_t whole(const Json& options, const char* key) {
-  return options.contains(key) && options[key].is_number_integer() ? options[key].get<int64_t>() : 0;
-}
+int64_t count_of(const PlannedRun& run, const char* key) { return option_count(run, key).value_or(0); }
 
 // Seconds that a plan takes, by the measured speed of its shapes; a run that cannot be measured is as fast as the one
 // before it.
@@ -48,7 +46,7 @@ double seconds_of(const std::vector<PlannedRun>& runs, CoreUses& uses, int64_t v
     const CoreUse use = uses.of(run, static_cast<int>(runs.size()));
     if (stop_requested()) return 0;
     if (use.tokens_per_s > 0) speed = use.tokens_per_s;
-    const auto trained = static_cast<double>(whole(run.options, "steps") * whole(run.options, "batch-tokens"));
+    const auto trained = static_cast<double>(count_of(run, "steps") * count_of(run, "batch-tokens"));
     const auto evaluated = static_cast<double>(kEvaluations * kEvaluationTokens + valid_tokens);
     seconds += kStartSeconds / use.processes + (trained + kEvaluationCost * evaluated) / std::max(speed, 1.0);
   }
@@ -116,16 +114,16 @@ void check_run(const PlannedRun& run, int64_t vocabulary) {
   const auto variant = options["variant"].get<std::string>();
   const ScheduleFractions fractions{options["warmup-fraction"].get<double>(), options["taper-start"].get<double>(),
                                     options["taper-end"].get<double>()};
-  make_schedule(whole(options, "steps"), options["lr"].get<double>(), fractions,
+  make_schedule(count_of(run, "steps"), options["lr"].get<double>(), fractions,
                 variant == "internal" || variant == "all");
   if (run.program != "pretrain") return;
   const ModelOptions model{options["size"].get<std::string>(),
                            options.value("arch", ModelOptions().arch),
                            variant,
-                           whole(options, "width"),
-                           whole(options, "layers"),
-                           whole(options, "heads"),
-                           whole(options, "context")};
+                           count_of(run, "width"),
+                           count_of(run, "layers"),
+                           count_of(run, "heads"),
+                           count_of(run, "context")};
   model_config(model, vocabulary);
 }
 

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <sstream>
 #include <string_view>
+#include <system_error>
 
 #include "engine/core/error.h"
 #include "engine/io/json_text.h"
@@ -66,6 +68,8 @@ PlannedRun parse_run(const std::string& text, const std::string& place, const st
   return run;
 }
 
+std::string word_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+
 }  // namespace
 
 std::vector<PlannedRun> read_plan(const std::filesystem::path& file) {
@@ -94,6 +98,22 @@ std::string plan_text(const std::vector<PlannedRun>& runs) {
   return text;
 }
 
+std::optional<std::string> option_text(const PlannedRun& run, const std::string& key) {
+  if (!run.options.contains(key)) return {};
+  return word_of(run.options[key]);
+}
+
+std::optional<int64_t> option_count(const PlannedRun& run, const std::string& key) {
+  const std::optional<std::string> text = option_text(run, key);
+  if (!text) return {};
+  int64_t count = 0;
+  const char* end = text->data() + text->size();
+  const auto [rest, error] = std::from_chars(text->data(), end, count);
+  require_usage(error == std::errc() && rest == end && count > 0, "plan: {}: --{}: got {}, want a whole number above 0",
+                run.name, key, shown(run.options[key]));
+  return count;
+}
+
 std::vector<std::string> arguments_of(const Json& options) {
   std::vector<std::string> arguments;
   for (const auto& [key, value] : options.items()) {
@@ -102,7 +122,7 @@ std::vector<std::string> arguments_of(const Json& options) {
       continue;
     }
     // One word, so that a value may begin with a dash.
-    arguments.push_back("--" + key + "=" + (value.is_string() ? value.get<std::string>() : value.dump()));
+    arguments.push_back("--" + key + "=" + word_of(value));
   }
   return arguments;
 }

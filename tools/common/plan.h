@@ -9,7 +9,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +27,12 @@ struct PlannedRun {
 // UsageError with file and line for anything else than the above, and for an empty plan.
 std::vector<PlannedRun> read_plan(const std::filesystem::path& file);
 std::string plan_text(const std::vector<PlannedRun>& runs);
+
+// An option as the run's command line has it; none where it is not given.
+std::optional<std::string> option_text(const PlannedRun& run, const std::string& key);
+// One that counts something, a number or a text. UsageError, naming run and option, for what is no whole number above
+// 0.
+std::optional<int64_t> option_count(const PlannedRun& run, const std::string& key);
 
 // A run's options as a command line.
 std::vector<std::string> arguments_of(const nlohmann::ordered_json& options);

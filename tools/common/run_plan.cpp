@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
 #include <optional>
 #include <thread>
@@ -39,21 +40,24 @@ Json read_json(const fs::path& file) {
   return fs::exists(file) ? try_parse_json<Json>(read_file(file, kMaxJsonBytes)) : Json();
 }
 
+// Numbers may be written as text in a plan: "3e-3".
+bool is_same_setting(const Json& was, const Json& planned) {
+  if (was == planned || (was.is_null() && planned == false)) return true;
+  if (!was.is_number() || !planned.is_string()) return was.is_string() && was == planned.dump();
+  const auto text = planned.get<std::string>();
+  char* end = nullptr;
+  return std::strtod(text.c_str(), &end) == was.get<double>() && !text.empty() && *end == 0;
+}
+
 void check_finished_run(const PlannedRun& run, const fs::path& folder) {
   const Json settings = read_json(folder / kRunSettingsFile);
   for (const auto& [key, value] : run.options.items()) {
     const Json was = settings.is_object() && settings.contains(key) ? settings[key] : Json();
-    const bool is_same = was == value || (was.is_null() && value == false);
-    require_usage(is_same,
+    require_usage(is_same_setting(was, value),
                   "plan: {} is a finished run with another {}; got {}, want {}; remove it, or choose another "
                   "output folder",
                   folder.string(), key, shown(was), shown(value));
   }
-}
-
-int64_t steps_of(const PlannedRun& run) {
-  const bool is_given = run.options.contains("steps") && run.options["steps"].is_number_integer();
-  return is_given ? run.options["steps"].get<int64_t>() : (run.program == "finetune" ? 300 : 2000);
 }
 
 // Steps a run has behind it, from the end of its metrics; 0 where nothing can be read.
@@ -85,6 +89,8 @@ class PlanRunner {
       : options_(options), cores_(options.threads > 0 ? options.threads : thread_count()) {
     for (const PlannedRun& run : runs) {
       Job job{run, options.output / run.name};
+      job.steps = option_count(run, "steps").value_or(run.program == "finetune" ? 300 : 2000);
+      job.tokens_per_step = static_cast<double>(option_count(run, "batch-tokens").value_or(1));
       if (is_finished(job.folder)) {
         check_finished_run(run, job.folder);
         job.state = State::finished;
@@ -97,7 +103,7 @@ class PlanRunner {
   PlanResult run() {
     print_message(fmt::format("plan: {} runs, {} of them finished before", jobs_.size(), count(State::finished)));
     decide_cores();
-    for (Job& job : jobs_) job.steps_before = job.state == State::finished ? steps_of(job.run) : steps_done(job.folder);
+    for (Job& job : jobs_) job.steps_before = job.state == State::finished ? job.steps : steps_done(job.folder);
     begin_ = last_report_ = Clock::now();
     while (!stop_requested() && (start_runs(), count(State::running) > 0)) wait_for_change();
     if (stop_requested()) return stop();
@@ -115,6 +121,7 @@ class PlanRunner {
     fs::path folder;
     State state = State::waiting;
     CoreUse cores{};
+    int64_t steps = 0;
     double tokens_per_step = 1;
     int64_t steps_before = 0;  // when this process began
     std::optional<ChildProcess> child{};
@@ -216,7 +223,7 @@ class PlanRunner {
     std::string running;
     for (const Job& job : jobs_) {
       if (job.state != State::running) continue;
-      running += fmt::format(", {} at step {}/{}", job.run.name, steps_done(job.folder), steps_of(job.run));
+      running += fmt::format(", {} at step {}/{}", job.run.name, steps_done(job.folder), job.steps);
     }
     print_message(
         fmt::format("plan: {} of {} runs finished{}{}", count(State::finished), jobs_.size(), running, time_left()));
@@ -228,17 +235,16 @@ class PlanRunner {
     for (const Job& job : jobs_) {
       if (job.state == State::failed) continue;
       const double step = step_cost(job);
-      const int64_t steps = job.state == State::finished ? steps_of(job.run) : steps_done(job.folder);
+      const int64_t steps = job.state == State::finished ? job.steps : steps_done(job.folder);
       done += step * static_cast<double>(steps - job.steps_before);
-      left += step * static_cast<double>(steps_of(job.run) - steps);
+      left += step * static_cast<double>(job.steps - steps);
     }
     const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
     return done > 0 && left > 0 ? ", " + format_duration(seconds * left / done) + " left" : "";
   }
 
   static double step_cost(const Job& job) {
-    const double tokens = job.run.options.contains("batch-tokens") ? job.run.options["batch-tokens"].get<double>() : 1;
-    return job.cores.tokens_per_s > 0 ? tokens / job.cores.tokens_per_s : tokens;
+    return job.cores.tokens_per_s > 0 ? job.tokens_per_step / job.cores.tokens_per_s : job.tokens_per_step;
   }
 
   PlanResult stop() {

@@ -27,8 +27,8 @@ struct PlanResult {
 
 // The caller holds the folder's FolderLock, and with it the runs' processes: a plan is not begun a second time while a
 // run of the first still saves. UsageError, before any work, where a finished run in the folder has other options than
-// the plan says. A run that fails is reported and named in the result; the others go on, but for those that come after
-// it.
+// the plan says, or an option that counts something is no count. A run that fails is reported and named in the result;
+// the others go on, but for those that come after it.
 PlanResult run_plan(const std::vector<PlannedRun>& runs, const PlanOptions& options);
 
 // Error that names the failed runs, if there are any.
