@@ -35,6 +35,7 @@ class ServedRun {
     return httplib::Client("127.0.0.1", port).Get(path, headers);
   }
   std::filesystem::path metrics() const { return folder_ / "metrics.jsonl"; }
+  void close() { page_.reset(); }
 
   int port = 0;
 
@@ -121,4 +122,20 @@ TEST_CASE("live page: large requests and many are refused, and later ones served
     std::this_thread::sleep_for(std::chrono::milliseconds(1000 / LivePage::kMostPerSecond));
   }
   CHECK(waited < 200);
+}
+
+TEST_CASE("live page: one that has lost its socket ends all the same") {
+  ServedRun run("");
+  int lost = 0;
+  for (int descriptor = 3; descriptor < 1024; ++descriptor) {
+    int listens = 0;
+    sockaddr_in address = {};
+    socklen_t size = sizeof listens, address_size = sizeof address;
+    if (getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens == 0) continue;
+    getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &address_size);
+    if (ntohs(address.sin_port) == run.port && shutdown(descriptor, SHUT_RDWR) == 0) ++lost;
+  }
+  CHECK(lost == 1);
+  while (run.get("/")) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  run.close();
 }

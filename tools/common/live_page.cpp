@@ -3,6 +3,7 @@
 #include <httplib.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <chrono>
 #include <fstream>
@@ -109,6 +110,7 @@ std::optional<std::string> lines_from(const std::filesystem::path& path, uint64_
 struct LivePage::Server {
   httplib::Server http;
   RateLimit rate;
+  std::atomic<bool> has_ended = false;
   std::thread thread;
 
   // Small requests from this machine, few at a time.
@@ -155,12 +157,15 @@ LivePage::LivePage(int port, const std::filesystem::path& run) : server_(std::ma
   server_->set_limits();
   server_->serve(run / "metrics.jsonl");
   require_usage(server_->http.bind_to_port("127.0.0.1", port), "--live: port {} cannot be had; want a free one", port);
-  server_->thread = std::thread([this] { server_->http.listen_after_bind(); });
+  server_->thread = std::thread([server = server_.get()] {
+    server->http.listen_after_bind();
+    server->has_ended = true;
+  });
 }
 
 LivePage::~LivePage() {
-  // A stop before the listener runs would be lost.
-  while (!server_->http.is_running()) std::this_thread::yield();
+  // A stop before the listener runs would be lost. It ends by itself where the system takes its socket away.
+  while (!server_->http.is_running() && !server_->has_ended) std::this_thread::yield();
   server_->http.stop();
   server_->thread.join();
 }

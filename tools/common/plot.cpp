@@ -1,10 +1,12 @@
 #include "tools/common/plot.h"
 
-#include <unistd.h>
+#include <stdlib.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <regex>
@@ -31,8 +33,11 @@ std::string series_colour(int colour) { return fmt::format("#0303{:02x}", colour
 
 class TemporaryFolder {
  public:
-  TemporaryFolder() : path_(fs::temp_directory_path() / fmt::format("taper-plot-{}", getpid())) {
-    fs::create_directories(path_);
+  // Of a name that nobody can foresee: the folder above is everybody's.
+  TemporaryFolder() {
+    std::string name = fs::temp_directory_path() / "taper-plot-XXXXXX";
+    require(::mkdtemp(name.data()) != nullptr, "{}: cannot be made: {}", name, std::strerror(errno));
+    path_ = name;
   }
   ~TemporaryFolder() {
     std::error_code ignored;
