@@ -296,7 +296,10 @@ TEST_CASE("cli: the first signal asks for a stop, the second leaves at once") {
   }
   const ProcessResult left = run([] {
     std::raise(SIGINT);
+    // The thread sanitizer hands signals over when the program next waits, two of a kind as one.
+    while (!taper::stop_requested()) usleep(1000);
     std::raise(SIGINT);
+    usleep(1000);
     taper::print_message("too late");
     return 0;
   });

@@ -77,8 +77,9 @@ emulation_objects := $(patsubst %.cpp,$(objects)/%.o,$(wildcard tests/emulation/
   $(patsubst %.cu,$(objects)/%.emulated.o,$(wildcard engine/kernels/cuda/*.cu))
 # Not beside the compiler's own sanitizers, and not with clang, whose copies of structures call no hook.
 is_watched := $(if $(sanitizers)$(findstring clang,$(compiler)),,yes)
+# Nor does the thread sanitizer look: the device's threads are one of the processor's, on stacks it would confuse.
 emulation_flags := -DTAPER_GPU_BACKEND='"tests/emulation/gpu_backend.h"' -fno-strict-aliasing \
-  $(if $(is_watched),-DTAPER_ACCESS_CHECKER)
+  $(if $(is_watched),-DTAPER_ACCESS_CHECKER) $(if $(filter thread,$(sanitizers)),-fno-sanitize=thread)
 # Their accesses go through the hooks of tests/emulation/access_checker.cpp; lines are for its messages.
 watched_flags := $(if $(is_watched),-fsanitize=thread -g1)
 $(objects)/tests/emulation/test_emulation.o: emulation_flags += $(watched_flags)
