@@ -299,7 +299,7 @@ TEST_CASE("cli: the first signal asks for a stop, the second leaves at once") {
     // The thread sanitizer hands signals over when the program next waits, two of a kind as one.
     while (!taper::stop_requested()) usleep(1000);
     std::raise(SIGINT);
-    usleep(1000);
+    for (int i = 0; i < 2000; ++i) usleep(1000);
     taper::print_message("too late");
     return 0;
   });
