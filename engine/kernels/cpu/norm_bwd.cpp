@@ -1,116 +1,10 @@
-// The tapered norm, a row at a time: a row is read from memory once and stays in the first-level cache for the passes
-// over it. Formulas: engine/ops/norm.cpp. C is what is computed in, H the residual stream's type, Y the result's.
-#include <cmath>
-
-#include "engine/kernels/cpu/element.h"
+// The tapered norm, backward, a row at a time; D is the type of the gradient from above.
+#include "engine/kernels/cpu/norm_rows.h"
 #include "engine/kernels/cpu/row_parts.h"
-#include "engine/kernels/cpu/row_sums.h"
 #include "engine/kernels/cpu/scratch.h"
-#include "engine/kernels/kernels.h"
 
 namespace taper::cpu::TAPER_ISA {
 namespace {
-
-// What the options decide, decided outside the loops.
-template <NormKind kKind, bool kNormBranch, bool kScaleBranch>
-struct Form {
-  static constexpr bool kCentres = kKind == NormKind::layer;
-  static constexpr bool kNorm = kNormBranch;    // gate > 0
-  static constexpr bool kScale = kScaleBranch;  // gate < 1
-};
-
-template <NormKind kKind, class Body>
-void with_form(double gate, Body&& body) {
-  if (gate >= 1) return body(Form<kKind, true, false>());
-  if (gate <= 0) return body(Form<kKind, false, true>());
-  body(Form<kKind, true, true>());
-}
-
-template <class Body>
-void with_form(const NormOptions& options, Body&& body) {
-  if (options.kind == NormKind::layer) return with_form<NormKind::layer>(options.gate, body);
-  with_form<NormKind::rms>(options.gate, body);
-}
-
-// sum = x + branch; returns the sum of its entries (layer) or of their squares (rms, where a statistic is wanted).
-template <class F, class H, class B>
-Compute<H> add_row(H* sum, const H* x, const B* branch, int64_t n) {
-  using C = Compute<H>;
-  C total = 0;
-#pragma omp simd reduction(+ : total)
-  for (int64_t i = 0; i < n; ++i) {
-    const H stored = convert_to<H>(convert_to<C>(x[i]) + convert_to<C>(branch[i]));
-    const C value = convert_to<C>(stored);
-    if constexpr (F::kCentres) total += value;
-    if constexpr (!F::kCentres && F::kNorm) total += value * value;
-    sum[i] = stored;
-  }
-  return total;
-}
-
-// |h' gamma|^2
-template <class H>
-double weighted_square(const H* h, Compute<H> mean, const Compute<H>* gamma, int64_t n) {
-  using C = Compute<H>;
-  C sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < n; ++i) {
-    const C value = (convert_to<C>(h[i]) - mean) * gamma[i];
-    sum += value * value;
-  }
-  return static_cast<double>(sum);
-}
-
-// The parameters and scalars of one call.
-template <class C>
-struct Parameters {
-  const C* gamma;
-  const C* beta;
-  const C* gamma_tilde;
-  const C* beta_tilde;
-  C gate;   // g
-  C rest;   // 1 - g
-  C scale;  // (1 - g) c
-  C eps;
-};
-
-template <class F, class C>
-Parameters<C> parameters_of(In gamma, In beta, In gamma_tilde, In beta_tilde, In c, const NormOptions& options) {
-  Parameters<C> p{gamma.as<C>(), beta.as<C>(), gamma_tilde.as<C>(), beta_tilde.as<C>(), C(1), C(0), C(0), C(0)};
-  p.gate = static_cast<C>(options.gate);
-  p.rest = static_cast<C>(1 - options.gate);
-  if constexpr (F::kScale) p.scale = p.rest * *c.as<C>();
-  p.eps = static_cast<C>(options.eps);
-  return p;
-}
-
-template <class F, class Y, class H, class C>
-void norm_row(Y* y, const H* h, C mean, C rstd, const Parameters<C>& p, int64_t n) {
-  // Copies, since a store to y could change what the reference shows.
-  const C *const gamma = p.gamma, *const beta = p.beta, *const gamma_tilde = p.gamma_tilde;
-  const C* const beta_tilde = p.beta_tilde;
-  const C gate = p.gate, rest = p.rest, scale = p.scale, weight = gate * rstd;
-#pragma omp simd
-  for (int64_t i = 0; i < n; ++i) {
-    const C value = F::kCentres ? convert_to<C>(h[i]) - mean : convert_to<C>(h[i]);
-    C result = 0;
-    if constexpr (F::kNorm && F::kScale) {
-      result = value * (weight * gamma[i] + scale * gamma_tilde[i]);
-    } else if constexpr (F::kNorm) {
-      result = value * rstd * gamma[i];
-    } else {
-      result = value * (scale * gamma_tilde[i]);
-    }
-    if constexpr (F::kCentres && F::kNorm && F::kScale) {
-      result += gate * beta[i] + rest * beta_tilde[i];
-    } else if constexpr (F::kCentres && F::kNorm) {
-      result += beta[i];
-    } else if constexpr (F::kCentres) {
-      result += beta_tilde[i];
-    }
-    y[i] = convert_to<Y>(result);
-  }
-}
 
 // Where the sums over columns of one part gather. Those of no use stay null.
 template <class C>
@@ -210,76 +104,6 @@ void put_column_sums(Acc target, const C* parts, int64_t stride, int64_t count, 
   });
 }
 
-// body(Type<T>) for a branch or result beside a residual stream of type H: f64 goes with f64 alone.
-template <class H, class Body>
-void with_companion(Dtype dtype, Body&& body) {
-  if constexpr (std::is_same_v<H, double>) {
-    body(Type<double>());
-  } else {
-    if (dtype == Dtype::bf16) return body(Type<bf16>());
-    body(Type<float>());
-  }
-}
-
-struct ForwardViews {
-  View y, sum, mean, rstd, calibration;
-  ConstView x, branch;
-};
-
-// Rows [begin, end); adds to calibration[0] and [1] where it is asked for.
-template <class F, class H, class Y>
-void forward_rows(const ForwardViews& v, const Parameters<Compute<H>>& p, double* calibration, int64_t begin,
-                  int64_t end) {
-  using C = Compute<H>;
-  const int64_t n = v.x.cols();
-  for (int64_t row = begin; row < end; ++row) {
-    const H* h = v.x.as<H>() + row * n;
-    C total = 0;
-    if (v.branch) {
-      H* sum = v.sum.as<H>() + row * n;
-      with_companion<H>(v.branch.dtype, [&](auto type) {
-        using B = typename decltype(type)::type;
-        total = add_row<F>(sum, h, v.branch.as<B>() + row * n, n);
-      });
-      h = sum;
-    }
-    C mean = 0, rstd = 0;
-    if constexpr (F::kCentres) mean = v.branch ? total / static_cast<C>(n) : row_mean(h, n);
-    if (F::kNorm || calibration) {
-      const bool has_square = v.branch && F::kNorm && !F::kCentres;
-      const C square = has_square ? total / static_cast<C>(n) : row_mean_square(h, mean, n);
-      rstd = C(1) / std::sqrt(square + p.eps);
-    }
-    if (F::kCentres && v.mean) v.mean.as<C>()[row] = mean;
-    if (F::kNorm && v.rstd) v.rstd.as<C>()[row] = rstd;
-    if (calibration) {
-      const double square = weighted_square(h, mean, p.gamma, n);
-      calibration[0] += square * static_cast<double>(rstd);
-      calibration[1] += square;
-    }
-    norm_row<F>(v.y.as<Y>() + row * n, h, mean, rstd, p, n);
-  }
-}
-
-template <class F, class H, class Y>
-void forward(const ForwardViews& v, const Parameters<Compute<H>>& p) {
-  const int64_t rows = v.x.rows(), cols = v.x.cols();
-  if (!v.calibration) {
-    parallel_for(rows, grain_of_rows(cols),
-                 [&](int64_t begin, int64_t end) { forward_rows<F, H, Y>(v, p, nullptr, begin, end); });
-    return;
-  }
-  double sums[kMostParts][2] = {};
-  const RowParts parts(rows, cols);
-  parts.run([&](int64_t part, int64_t begin, int64_t end) { forward_rows<F, H, Y>(v, p, sums[part], begin, end); });
-  double* result = v.calibration.as<double>();
-  result[0] = result[1] = 0;
-  for (const auto& sum : sums) {
-    result[0] += sum[0];
-    result[1] += sum[1];
-  }
-}
-
 struct BackwardViews {
   Accumulator dh, dbranch, dgamma, dbeta, dgamma_tilde, dbeta_tilde;
   ConstView dy, dsum, h, mean, rstd;
@@ -339,21 +163,6 @@ void backward(const BackwardViews& v, const Parameters<Compute<H>>& p) {
 }  // namespace taper::cpu::TAPER_ISA
 
 namespace taper {
-
-void cpu::TAPER_ISA::taper_norm_fwd(Out y, Out sum, Out mean, Out rstd, Out calibration, In x, In branch, In gamma,
-                                    In beta, In gamma_tilde, In beta_tilde, In c, NormOptions options) {
-  const ForwardViews views{y, sum, mean, rstd, calibration, x, branch};
-  with_float_type(x.dtype, [&](auto type) {
-    using H = typename decltype(type)::type;
-    with_companion<H>(y.dtype, [&](auto result_type) {
-      using Y = typename decltype(result_type)::type;
-      with_form(options, [&](auto form) {
-        using F = decltype(form);
-        forward<F, H, Y>(views, parameters_of<F, Compute<H>>(gamma, beta, gamma_tilde, beta_tilde, c, options));
-      });
-    });
-  });
-}
 
 void cpu::TAPER_ISA::taper_norm_bwd(Acc dh, Acc dbranch, Acc dgamma, Acc dbeta, Acc dgamma_tilde, Acc dbeta_tilde,
                                     In dy, In dsum, In h, In mean, In rstd, In gamma, In gamma_tilde, In c,
