@@ -1,7 +1,7 @@
 # The front door; the lines that begin with "#:" are what `make help` prints.
 #:
 #: make            build everything: the library, the programs in build/bin
-#: make train      install what is missing, build, prepare data, train, remove the norms, compare   [SIZE DATA BUDGET]
+#: make train      install what is missing, build, prepare data, train, remove the norms, compare   [SIZE DATA]
 #: make infer      go on writing from a prompt with the model trained last, or MODEL                [MODEL PROMPT]
 #: make finetune   remove the norms from a pretrained model                                         [MODEL DATA]
 #: make data       fetch the TinyStories text (2.2 GB) into data/corpus, for DATA=data/corpus
@@ -11,6 +11,7 @@
 #: make report     one page about all runs: runs/report.html
 #: make endure     faults in every system call, 200 kills at random moments, 10,000 steps            [KILLS STEPS]
 #: make fuzz       feed the readers of strangers' files what libFuzzer invents                      [TIME TARGETS]
+#: make mutate     plant faults in the GPU's kernels, one at a time; the tests on the emulated device must see each
 #: make lint       formatting, include directions, house rules, clang-tidy;  make format repairs the first
 #: make gpu-check  tests and a short training on the GPU;  make gpu-bench   its speed;  make gpu-pack   both, to take along
 #: make clean      remove build/

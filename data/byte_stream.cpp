@@ -1,5 +1,8 @@
 #include "data/byte_stream.h"
 
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
 #include <zstd.h>
 
 #include <algorithm>
@@ -8,6 +11,7 @@
 #include <filesystem>
 
 #include "engine/core/error.h"
+#include "engine/core/interrupt.h"
 
 namespace taper {
 
@@ -34,19 +38,35 @@ ByteStream::ByteStream(const std::string& path) : name_(path == "-" ? "standard 
   std::error_code ignored;
   require_usage(path == "-" || !std::filesystem::is_directory(path, ignored), "{}: is a folder, want a file",
                 full_path(path));
-  file_ = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
-  require_usage(file_ != nullptr, "{}: cannot be opened: {}", full_path(path), std::strerror(errno));
+  // Not blocking: of a named pipe without a writer, opening would wait.
+  file_ = path == "-" ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  require_usage(file_ >= 0, "{}: cannot be opened: {}", full_path(path), std::strerror(errno));
   if (has_suffix(path, ".zst")) decoder_ = std::make_unique<Decoder>();
 }
 
 ByteStream::~ByteStream() {
-  if (file_ != nullptr && file_ != stdin) std::fclose(file_);
+  if (file_ > STDIN_FILENO) close(file_);
+}
+
+// A signal between the look at the flag and the wait would be missed by a wait without an end.
+void ByteStream::wait_for_bytes() const {
+  constexpr int kMilliseconds = 100;
+  for (pollfd ready{file_, POLLIN, 0};;) {
+    if (stop_requested()) throw Stopped{};
+    if (poll(&ready, 1, kMilliseconds) > 0) return;
+  }
 }
 
 size_t ByteStream::read_raw(char* out, size_t size) {
-  const size_t got = std::fread(out, 1, size, file_);
-  require(got == size || std::ferror(file_) == 0, "{}: reading failed at byte {}: {}", name_, consumed_ + got,
-          std::strerror(errno));
+  size_t got = 0;
+  while (got < size && !is_at_end_) {
+    wait_for_bytes();
+    const ssize_t count = ::read(file_, out + got, size - got);
+    if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    require(count >= 0, "{}: reading failed at byte {}: {}", name_, consumed_ + got, std::strerror(errno));
+    is_at_end_ = count == 0;
+    got += static_cast<size_t>(count);
+  }
   consumed_ += got;
   return got;
 }

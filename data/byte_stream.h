@@ -1,8 +1,8 @@
-// Sequential bytes of a file, of a zstd-compressed file (`.zst`) or of standard input (`-`).
+// Sequential bytes of a file, of a zstd-compressed file (`.zst`) or of standard input (`-`). A stop that is requested
+// ends a read, also one that waits for bytes: Stopped (engine/core/interrupt.h).
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,10 +25,12 @@ class ByteStream {
 
  private:
   struct Decoder;
+  void wait_for_bytes() const;
   size_t read_raw(char* out, size_t size);
 
   std::string name_;
-  std::FILE* file_ = nullptr;
+  int file_ = -1;
+  bool is_at_end_ = false;
   std::unique_ptr<Decoder> decoder_;
   uint64_t consumed_ = 0;
 };

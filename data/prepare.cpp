@@ -25,9 +25,6 @@ constexpr uint64_t kShardTokens = uint64_t{1} << 28;
 constexpr size_t kGroupBytes = size_t{1} << 16;  // text that a thread encodes at a time
 constexpr size_t kGroupsPerThread = 8;
 
-// Thrown through the readers when the user asks to stop.
-struct Stopped {};
-
 // A sequence of tokens with the ends of its documents, spread over shards PREFIX-00000.bin and so on.
 class TokenSequence {
  public:

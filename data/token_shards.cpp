@@ -125,6 +125,7 @@ TokenShard::TokenShard(const std::string& path) : path_(path), file_(path) {
           "{}: token outside the vocabulary; got id {}, want below {}", path, largest, header.vocabulary_size);
   info_ = {header.vocabulary_size, header.tokenizer_hash};
   count_ = header.count;
+  checksum_ = header.checksum;
   token_bytes_ = header.token_bytes;
 }
 
@@ -152,6 +153,15 @@ TokenDataset::TokenDataset(std::string name, const std::vector<std::string>& sha
     begins_.push_back(begins_.back() + shard.size());
     shards_.push_back(std::move(shard));
   }
+}
+
+uint64_t TokenDataset::fingerprint() const {
+  Checksum checksum;
+  for (const TokenShard& shard : shards_) {
+    const uint64_t part = shard.checksum();
+    checksum.add(&part, sizeof(part));
+  }
+  return checksum.value();
 }
 
 void TokenDataset::copy(uint64_t position, uint64_t count, int32_t* out) const {

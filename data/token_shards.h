@@ -54,6 +54,7 @@ class TokenShard {
 
   uint64_t size() const { return count_; }
   const ShardInfo& info() const { return info_; }
+  uint64_t checksum() const { return checksum_; }
   const std::string& path() const { return path_; }
   // Tokens [position, position + count); REQUIRES: within the shard.
   void copy(uint64_t position, uint64_t count, int32_t* out) const;
@@ -62,6 +63,7 @@ class TokenShard {
   std::string path_;
   ShardInfo info_;
   uint64_t count_ = 0;
+  uint64_t checksum_ = 0;
   uint64_t token_bytes_ = 2;
   MappedFile file_;
 };
@@ -75,6 +77,8 @@ class TokenDataset {
   uint64_t size() const { return begins_.back(); }
   const std::string& name() const { return name_; }
   const ShardInfo& info() const { return info_; }
+  // Of the shards' checksums: the same for equal data, wherever it lies.
+  uint64_t fingerprint() const;
   // Tokens [position, position + count), across shards. Error where the range is outside.
   void copy(uint64_t position, uint64_t count, int32_t* out) const;
 

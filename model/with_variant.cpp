@@ -26,7 +26,10 @@ Transformer copied(const Transformer& model, ModelConfig config) {
 }  // namespace
 
 void check_norms_are_live(const ModelConfig& config, std::string_view what) {
-  const bool is_folded = config.block_norms == NormSite::removed || config.final_norm == NormSite::removed;
+  // Exports to other programs write a removed norm as one with a huge eps, which is the identity (model/stock_form.h).
+  const bool is_identity = config.eps > 1;
+  const bool is_folded =
+      is_identity || config.block_norms == NormSite::removed || config.final_norm == NormSite::removed;
   require_usage(!is_folded,
                 "{}: the norms of this model are folded away already; want the model that it was made from, or any "
                 "other whose norms are live",

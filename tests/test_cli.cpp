@@ -212,6 +212,7 @@ TEST_CASE("cli: every failure is one line and an exit code") {
     return std::to_string(result.exit_code) + " " + result.err;
   };
   CHECK(code_and_text([]() -> int { taper::fail("a: b"); }) == "1 example: a: b\n");
+  CHECK(code_and_text([]() -> int { taper::fail("example: b"); }) == "1 example: b\n");
   CHECK(code_and_text([]() -> int { taper::fail_usage("a: b"); }) == "2 example: a: b\n");
   CHECK(code_and_text([]() -> int { throw std::runtime_error("c"); }) == "1 example: c\n");
   CHECK(code_and_text([]() -> int { throw std::bad_alloc(); }).rfind("1 example: out of memory", 0) == 0);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 
 #include "engine/core/error.h"
@@ -136,6 +137,10 @@ TEST_CASE("experiments: what is wrong is said before any work, with exit code 2"
   refuses({"--steps", "5", "--sizes", "1M,1M"}, "--sizes: got 1M twice");
   refuses({"--steps", "5", "--variants", "some"}, "--variants: got 'some'");
   refuses({"--steps", "5", "--baseline-lrs", "1e-3,x"}, "--baseline-lrs: got 'x'");
+  refuses({"--steps", "5", "--baseline-lrs", "1e-3,0.001"}, "--baseline-lrs: got 0.001 twice");
+  refuses({"--steps", "5", "--seeds", "9223372036854775807"}, "--seeds: out of range; got '9223372036854775807'");
+  refuses({"--steps", "9223372036854775807"}, "--steps: out of range");
+  refuses({"--steps", "5", "--batch-tokens", "6400000000000"}, "--batch-tokens: out of range");
   refuses({"--budget", "0.001", "--context", "16", "--batch-tokens", "64", "--width", "16", "--layers", "1"},
           "--budget: too little for this experiment here");
   const ProcessResult no_data =
@@ -176,6 +181,20 @@ TEST_CASE("experiments: --overwrite removes nothing for an experiment that canno
   CHECK(held.exit_code == 2);
   CHECK(held.err.find("is being written by process") != std::string::npos);
   CHECK(fs::exists(stories.folder() / "table/1M-internal-seed42/summary.json"));
+}
+
+TEST_CASE("experiments: --overwrite begins anew where the old experiment's files are damaged") {
+  const PreparedStories stories;
+  const Arguments all = tiny_experiment(stories, "table", 3) + Arguments{"--seeds", "1", "--variants", "internal"};
+  const ProcessResult finished = run_process(binary("tinystories-table"), all);
+  REQUIRE(finished.exit_code == 0);
+  for (const char* file : {"experiment.json", "plan.jsonl"}) std::ofstream(stories.folder() / "table" / file) << "";
+  CHECK(run_process(binary("tinystories-table"), all).exit_code != 0);
+  const ProcessResult anew = run_process(binary("tinystories-table"), all + Arguments{"--overwrite"});
+  CAPTURE(anew.err);
+  CHECK(anew.exit_code == 0);
+  CHECK(anew.err.find("1M-internal-seed42 begins") != std::string::npos);
+  CHECK(anew.out == finished.out);
 }
 
 TEST_CASE("logit-chasing: its table is what the metrics say, and the identity on radial gradients holds") {

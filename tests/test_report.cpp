@@ -187,6 +187,11 @@ TEST_CASE("report: every number on the page stands in the file it names") {
                                       page);
   CAPTURE(result.err);
   REQUIRE(result.exit_code == 0);
+  CHECK(report({bench}, page).exit_code == 0);  // its own page is replaced
+  REQUIRE(report({stories.path("tinystories-table"), stories.path("logit-chasing"), bench, list,
+                  stories.path("<b>single & alone")},
+                 page)
+              .exit_code == 0);
 
   const std::string html = read_file(page);
   const std::vector<Shown> shown = shown_in(html);
@@ -227,16 +232,25 @@ TEST_CASE("report: what it cannot use is named, and without gnuplot it says so")
   const ProcessResult none = report({stories.path("nothing")}, stories.path("report.html"));
   CHECK(none.exit_code == 2);
   CHECK(none.err.find("is no folder of a run or an experiment") != std::string::npos);
+  const std::string mine = stories.folder().write("mine.md", "mine").string();
+  for (const char* output : {"mine.html", "mine.md", "mine", "mine.csv"}) {
+    const ProcessResult refused = report({stories.path("nothing")}, stories.path(output));
+    CHECK(refused.exit_code == 2);
+    CHECK(refused.err.find("--output: ") != std::string::npos);
+    CHECK(read_file(mine) == "mine");
+  }
   const ProcessResult other = report({stories.folder().write("x.json", "[]").string()}, stories.path("report.html"));
   CHECK(other.exit_code == 2);
   CHECK(other.err.find("x.json: is no result of decode-bench") != std::string::npos);
 
-  stories.folder().write("run/metrics.jsonl", "{\"step\":0,\"loss\":2,\"ce\":2}\n{\"step\":1,\"loss\":1,\"ce\":1}\n");
+  stories.folder().write("run/metrics.jsonl",
+                         "{\"step\":0,\"loss\":2,\"ce\":2}\n[]\n{\"step\":\"a\"}\n{\"step\":1,\"loss\":1,\"ce\":1}\n");
   ProcessOptions without;
   without.environment = {{"PATH", stories.path("empty")}};
   const ProcessResult result = report({stories.path("run")}, stories.path("report.html"), without);
   CAPTURE(result.err);
   CHECK(result.exit_code == 1);
+  CHECK(result.err.find("metrics.jsonl:2: no line of metrics; left out, with 1 more") != std::string::npos);
   CHECK(result.err.find("gnuplot: cannot be started") != std::string::npos);
   CHECK_FALSE(fs::exists(stories.folder() / "report.html"));
 }

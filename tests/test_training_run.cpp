@@ -229,6 +229,8 @@ TEST_CASE("training run: a folder with another program's files is refused and ke
   refuses("gpt2/config.json", R"({"model_type": "gpt2", "n_layer": 12})");
   refuses("damaged/config.json", "{");
   refuses("other/summary.json", "{}");
+  refuses("prepared/data.json", "{}");
+  refuses("work/notes.txt", "mine");
   // A run that was killed before its first line.
   folder.write("begun/config.json", R"({"written-by-version": "0.1.0", "data": "stories", "output": "begun"})");
   CHECK_THROWS_WITH_AS(static_cast<void>(prepare_run_folder(folder / "begun", OutputUse::refuse)),

@@ -95,6 +95,8 @@ int run(int argc, char** argv) {
   cli.footer(kFooter);
   const CommonOptions common = cli.parse(argc, argv);
   require_usage(options.to != "taper" || !route.is_given(), "--route: has no meaning with --to taper");
+  require_usage(options.to != "gguf" || !fs::is_directory(options.output),
+                "--output: {} is a folder; want the name of a file for --to gguf", options.output.string());
 
   const fs::path folder = find_model_folder(options.model);
   ExportOptions exported;

@@ -60,7 +60,8 @@ void FakeLnOptions::declare(Cli& cli) {
   const auto time = [&](const char* name, double FakeLnTimes::*member, const char* help) {
     const std::string text =
         fmt::format("{}, in proportion where the run is shorter than {}", times.*member, kFakeLnSteps);
-    given.emplace_back(&cli.option(name, times.*member, help).unit("steps").at_least(0).default_text(text), member);
+    given.emplace_back(&cli.option(name, times.*member, help).unit("steps").range(0, kMostSteps).default_text(text),
+                       member);
   };
   time("--fakeln-start", &FakeLnTimes::start, "fakeln: until the first replacement");
   time("--fakeln-gap-norm2", &FakeLnTimes::gap_norm2, "fakeln: from block to block, norms before MLPs");

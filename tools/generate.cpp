@@ -48,16 +48,20 @@ struct Options {
     cli.flag_pair("--special", "--no-special", is_special, "read <|endoftext|> in the prompt as the marker");
     SamplerOptions& sampler = generation.sampler;
     cli.option("--max-tokens", generation.max_tokens, "new tokens at most").unit("tokens").at_least(0);
-    cli.option("--temperature", sampler.temperature, "divides the logits; 0: greedy").at_least(0);
+    CliOption& temperature =
+        cli.option("--temperature", sampler.temperature, "divides the logits; 0: greedy").at_least(0);
     cli.option("--top-k", sampler.top_k, "draw from the k most probable tokens; 0: from all")
         .unit("tokens")
         .at_least(0);
     cli.option("--top-p", sampler.top_p, "draw from the fewest tokens of this much probability").range(0, 1);
     cli.option("--min-p", sampler.min_p, "draw from tokens of at least this times the greatest probability")
         .range(0, 1);
-    cli.option("--repetition-penalty", sampler.repetition_penalty, "against tokens seen before; 1: none").above(0);
+    cli.option("--repetition-penalty", sampler.repetition_penalty, "against tokens seen before; 1: none")
+        .above(0)
+        .at_most(100);
     cli.option("--stop", stops, "end before this text comes up").value_name("TEXT");
-    cli.flag("--greedy", is_greedy, "always the most probable token");
+    const CliOption& greedy = cli.flag("--greedy", is_greedy, "always the most probable token");
+    cli.exclusive({&temperature, &greedy});
     cli.flag("--ignore-end", ignores_end, "go on after the end-of-text marker");
     CliOption& by_plan =
         cli.choice("--plan", plan, {"normed", "scaled", "folded"}, "what tapered norms are while decoding")
@@ -123,6 +127,9 @@ int run(int argc, char** argv) {
 
   std::optional<Tokenizer> tokenizer;
   if (!options.has_ids) tokenizer = Tokenizer::load(folder);
+  require_usage(!tokenizer || tokenizer->vocab_size() <= config.vocab_size,
+                "{}: the tokenizer is not the model's; got {} tokens, want at most {}", folder.string(),
+                tokenizer ? tokenizer->vocab_size() : 0, config.vocab_size);
   const std::vector<int32_t> prompt = encode_prompt(options, tokenizer, config.vocab_size);
   require_usage(std::ssize(prompt) <= config.context,
                 "prompt: {} tokens are too many; the model's context is {} tokens", prompt.size(), config.context);

@@ -3,6 +3,7 @@
 // on a phone and on paper. The same tables as Markdown and as CSV lie beside it. Example:
 //   report runs/tinystories-table runs/logit-chasing runs/bench/decode-1M.json --output runs/report.html
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,29 @@
 namespace taper {
 namespace {
 
+constexpr const char* kTitle = "<title>taper: experiments</title>";
+
+std::filesystem::path beside(const std::filesystem::path& page, const char* extension) {
+  return std::filesystem::path(page).replace_extension(extension);
+}
+
+bool is_report(const std::filesystem::path& page) {
+  std::ifstream file(page, std::ios::binary);
+  std::string head(512, '\0');
+  file.read(head.data(), static_cast<std::streamsize>(head.size()));
+  return head.find(kTitle) != std::string::npos;
+}
+
+// Only what an earlier call wrote is replaced: the page says whether one did.
+void require_own(const std::filesystem::path& page) {
+  require_usage(page.extension() == ".html", "--output: got {}, want a name that ends in .html", page.string());
+  if (is_report(page)) return;
+  for (const std::filesystem::path& file : {page, beside(page, ".md"), beside(page, ".csv")}) {
+    require_usage(!std::filesystem::exists(file), "--output: {} is there and no report's; want another name",
+                  file.string());
+  }
+}
+
 int run(int argc, char** argv) {
   std::vector<std::string> paths;
   std::filesystem::path output;
@@ -22,6 +46,7 @@ int run(int argc, char** argv) {
   cli.positional("RUN", paths, "folders of experiments and of runs, and files of decode-bench --json").required();
   cli.option("--output", output, "the page; its tables go beside it, as .md and .csv").value_name("FILE").required();
   cli.parse(argc, argv);
+  require_own(output);
   ReportInputs inputs;
   for (const std::string& path : paths) inputs.add(path);
   ReportPage page;
@@ -30,9 +55,8 @@ int run(int argc, char** argv) {
   page.add_runs(inputs.runs);
   page.add_machine();
   write_file(output, page.html());
-  const auto beside = [&](const char* extension) { return std::filesystem::path(output).replace_extension(extension); };
-  write_file(beside(".md"), page.markdown());
-  write_file(beside(".csv"), page.csv());
+  write_file(beside(output, ".md"), page.markdown());
+  write_file(beside(output, ".csv"), page.csv());
   print_message("report: written to " + output.string());
   return 0;
 }

@@ -7,12 +7,6 @@
 #include "tools/common/cli.h"
 #include "tools/common/run_tool.h"
 
-namespace {
-
-struct Stopped {};
-
-}  // namespace
-
 int main(int argc, char** argv) {
   return taper::run_tool(argc, argv, [&] {
     double megabytes = 10;
@@ -30,18 +24,18 @@ int main(int argc, char** argv) {
       if (output == "-") {
         taper::generate_stories(common.seed, bytes, [](std::string_view piece) {
           taper::write_result(piece);
-          if (taper::stop_requested()) throw Stopped{};
+          if (taper::stop_requested()) throw taper::Stopped{};
         });
       } else {
         taper::AtomicFile file(output);
         taper::generate_stories(common.seed, bytes, [&](std::string_view piece) {
           file.write(piece.data(), piece.size());
-          if (taper::stop_requested()) throw Stopped{};
+          if (taper::stop_requested()) throw taper::Stopped{};
         });
         file.commit();
         taper::print_message("stories: written to " + output);
       }
-    } catch (const Stopped&) {
+    } catch (const taper::Stopped&) {
     }
     return 0;
   });

@@ -19,6 +19,7 @@
 #include "data/bpe/bpe_trainer.h"
 #include "data/byte_stream.h"
 #include "data/corpus.h"
+#include "data/token_files.h"
 #include "engine/core/error.h"
 #include "engine/core/interrupt.h"
 #include "engine/io/json_text.h"
@@ -84,9 +85,8 @@ class Progress {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
-// Thrown out of reading and training: enough text was read, or the user asked to stop.
+// Thrown out of reading: enough text was read.
 struct EnoughText {};
-struct Stopped {};
 
 void stop_if_requested() {
   if (stop_requested()) throw Stopped();
@@ -113,7 +113,9 @@ std::int64_t count_words(const TrainOptions& options, BpeTrainer& trainer) {
 }
 
 void train(const TrainOptions& options, const CommonOptions& common) {
-  expand_inputs(options.inputs);
+  for (const std::string& file : expand_inputs(options.inputs)) {
+    require_usage(!is_token_file(file), "--input: {} holds tokens, not text; want the texts they were made of", file);
+  }
   StagedOutput output(options.output);
   BpeTrainer trainer;
   const std::int64_t bytes = count_words(options, trainer);

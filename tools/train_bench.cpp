@@ -59,7 +59,7 @@ int run(int argc, char** argv) {
   declare_model_options(cli, bench.model);
   bench.schedule.declare(cli);
   cli.option("--data", bench.data, "prepared folder to train on").value_name("DIR").default_text("random tokens");
-  cli.option("--batch", bench.batch, "of a step").unit("windows").at_least(1);
+  cli.option("--batch", bench.batch, "of a step").unit("windows").range(1, kMostWindows);
   cli.allow_cuda();
   const CommonOptions common = cli.parse(argc, argv);
   const Device device = choose_device(common.device);

@@ -37,6 +37,8 @@ CheckpointManifest CheckpointManifest::read(const fs::path& checkpoint) {
   manifest.state.updates = read_entry<int64_t>(json, file, "updates");
   manifest.data.seed = read_entry<uint64_t>(json, file, "data_seed");
   manifest.data.windows = read_entry<uint64_t>(json, file, "data_windows");
+  manifest.data.train_data = read_entry<uint64_t>(json, file, "train_data");
+  manifest.data.valid_data = read_entry<uint64_t>(json, file, "valid_data");
   CalibrationState& calibration = manifest.state.calibration;
   calibration.scale_mean = read_entry<double>(json, file, "scale_mean");
   calibration.observed_steps = read_entry<int64_t>(json, file, "observed_steps");
@@ -54,6 +56,8 @@ std::string CheckpointManifest::to_json() const {
   json["updates"] = state.updates;
   json["data_seed"] = data.seed;
   json["data_windows"] = data.windows;
+  json["train_data"] = data.train_data;
+  json["valid_data"] = data.valid_data;
   json["scale_mean"] = calibration.scale_mean;
   json["observed_steps"] = calibration.observed_steps;
   json["scale_target"] = calibration.scale_target ? Json(*calibration.scale_target) : Json();

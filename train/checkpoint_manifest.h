@@ -1,5 +1,6 @@
 // training.json of a checkpoint, what is no tensor of a training state:
 //   step updates data_seed data_windows observed_steps   whole numbers
+//   train_data valid_data                                 fingerprints of the data (TokenDataset)
 //   scale_mean scale_target                               the running mean of s, and what it was fixed at, or null
 //   files checksums                                       of the other files (model/checkpoint_files.h)
 #pragma once
@@ -17,7 +18,8 @@ namespace taper {
 // Where the next step's data comes from.
 struct DataPosition {
   uint64_t seed = 0;
-  uint64_t windows = 0;  // drawn so far (BatchSampler::position)
+  uint64_t windows = 0;                     // drawn so far (BatchSampler::position)
+  uint64_t train_data = 0, valid_data = 0;  // TokenDataset::fingerprint
 };
 
 struct CheckpointManifest {

@@ -7,6 +7,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/interrupt.h"
+#include "engine/io/atomic_file.h"
 #include "engine/io/json_text.h"
 #include "engine/io/read_file.h"
 #include "model/model_folder.h"
@@ -37,6 +38,15 @@ bool is_run_config(const fs::path& file) {
 bool holds_run(const fs::path& folder) {
   return fs::exists(folder / kMetricsFile) || !complete_checkpoints(folder).empty() ||
          is_run_config(folder / kConfigFile);
+}
+
+// What a run's folder that is no run yet may not hold: files that others see.
+std::string foreign_file(const fs::path& folder) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name.front() != '.' && !name.starts_with("step-")) return name;
+  }
+  return "";
 }
 
 class Loop {
@@ -145,7 +155,7 @@ class Loop {
   void save_what_was_good() {
     if (first_non_finite(model_)) return;
     try {
-      save_checkpoint(options_.folder, model_, trainer_, {options_.seed, sampler_.position()}, &data_.tokenizer);
+      save_checkpoint(options_.folder, model_, trainer_, data_position(), &data_.tokenizer);
     } catch (const std::exception& error) {
       progress_.say(fmt::format("step {}: not saved: {}", trainer_.next_step(), error.what()));
     }
@@ -155,6 +165,10 @@ class Loop {
     const std::vector<fs::path> checkpoints = complete_checkpoints(options_.folder);
     fail("training: stopped after step {}, loss {}: {} is not finite; last good checkpoint: {}",
          trainer_.next_step() - 1, loss_, bad_tensor, checkpoints.empty() ? "none" : checkpoints.front().string());
+  }
+
+  DataPosition data_position() const {
+    return {options_.seed, sampler_.position(), data_.train.fingerprint(), data_.valid.fingerprint()};
   }
 
   bool is_save_due() const { return options_.save_every > 0 && trainer_.next_step() % options_.save_every == 0; }
@@ -196,8 +210,7 @@ class Loop {
   }
 
   fs::path save_finite() {
-    const fs::path checkpoint =
-        save_checkpoint(options_.folder, model_, trainer_, {options_.seed, sampler_.position()}, &data_.tokenizer);
+    const fs::path checkpoint = save_checkpoint(options_.folder, model_, trainer_, data_position(), &data_.tokenizer);
     remove_old_checkpoints(options_.folder, options_.keeping);
     return checkpoint;
   }
@@ -258,11 +271,10 @@ FolderLock prepare_run_folder(const fs::path& run, OutputUse use) {
   // folder can be written.
   FolderLock lock(run);
   const bool is_used = holds_run(run);
-  for (const char* file : {kConfigFile, kSummaryFile}) {
-    require_usage(is_used || !fs::exists(run / file),
-                  "output: {} is no run's folder, but holds a {}, which the run would replace; want another folder",
-                  run.string(), file);
-  }
+  remove_stale_temporaries(run);
+  const std::string foreign = is_used ? "" : foreign_file(run);
+  require_usage(foreign.empty(), "output: {} is no run's folder, but holds a {}; want an empty folder or another name",
+                run.string(), foreign);
   require_usage(!is_used || use != OutputUse::refuse,
                 "output: {} holds a run already; want another folder, --resume or --overwrite", run.string());
   require_usage(use != OutputUse::resume || !complete_checkpoints(run).empty(), "resume: {} has no complete checkpoint",

@@ -25,9 +25,9 @@ namespace taper {
 enum class OutputUse : uint8_t { refuse, resume, overwrite };
 
 // Makes the folder, tries that it can be written, and clears what a killed run left half done. UsageError where it
-// holds a run and neither resume nor overwrite was asked for, or is no run's folder but holds a config.json or
-// summary.json; for resume, where there is nothing to resume; where another process trains in it. What is to be
-// overwritten stays until remove_run(). The lock is to be held as long as the run goes on.
+// holds a run and neither resume nor overwrite was asked for, or is no run's folder but holds files; for resume, where
+// there is nothing to resume; where another process trains in it. What is to be overwritten stays until remove_run().
+// The lock is to be held as long as the run goes on.
 [[nodiscard]] FolderLock prepare_run_folder(const std::filesystem::path& run, OutputUse use);
 
 // Takes the run out of a prepared folder: its checkpoints and the files above; what else is there stays. To be called

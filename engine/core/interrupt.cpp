@@ -22,7 +22,7 @@ void install_stop_signals() {
   struct sigaction action = {};
   action.sa_handler = on_signal;
   sigemptyset(&action.sa_mask);
-  // Reads and writes in progress go on; whoever waits for input polls the flag.
+  // Reads and writes in progress go on; whoever waits for input (data/byte_stream.h) polls the flag.
   action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);

@@ -7,6 +7,9 @@ namespace taper {
 
 inline constexpr int kExitStopped = 130;
 
+// Thrown out of work that has nothing to save, once a stop is requested; the program ends with kExitStopped.
+struct Stopped {};
+
 // Takes SIGINT and SIGTERM over for the whole process, and SIGHUP unless it is ignored.
 void install_stop_signals();
 

@@ -1,5 +1,5 @@
 // The inner loops of decoding: plain functions on raw memory that the threads of one team call on their own parts.
-// infer/decoder.cpp holds the order of the work; here is what the instruction set decides.
+// infer/decoder_pass.cpp holds the order of the work; here is what the instruction set decides.
 //
 // Packed matrices. W [M, K] is cut into panels of 16 rows; a panel lies column after column, so that one vector of 16
 // lanes holds the same column of 16 rows:

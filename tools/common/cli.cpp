@@ -156,6 +156,8 @@ struct Cli::Impl {
     for (const ConfigEntry& entry : read_config_file(path)) {
       if (entry.key == kVersionKey) continue;
       CliOption* option = entry.key == "config" ? nullptr : find("--" + entry.key);
+      require_usage(entry.key != "config", "{}: a file of settings names no other; want --config on the command line",
+                    entry.place);
       if (option == nullptr) {
         fail_usage("{}: unknown key '{}'; did you mean '{}'?", entry.place, entry.key, nearest_option(entry.key));
       }

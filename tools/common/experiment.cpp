@@ -35,6 +35,9 @@ constexpr double kEvaluationCost = 1.0 / 3;
 constexpr double kStartSeconds = 1;
 constexpr int64_t kEvaluations = 10;
 constexpr int64_t kEvaluationTokens = 8192;
+constexpr double kMostMinutes = 1e6;
+constexpr int64_t kMostSeeds = 1000;
+constexpr size_t kMostNumbers = 20;  // of a list
 
 int64_t count_of(const PlannedRun& run, const char* key) { return option_count(run, key).value_or(0); }
 
@@ -131,16 +134,25 @@ void check_run(const PlannedRun& run, int64_t vocabulary) {
 std::vector<PlannedRun> checked_plan(const Experiment& experiment, const Scale& scale, const ExperimentOptions& options,
                                      uint64_t seed, int64_t vocabulary) {
   windows_of_step(scale.batch_tokens, scale.context);
+  require_usage(seed <= static_cast<uint64_t>(INT64_MAX - kMostSeeds), "--seed: got {}, want at most {}", seed,
+                INT64_MAX - kMostSeeds);
   for (const std::string& folder : split_at_commas(options.data)) OpenedData(folder).check_windows(scale.context, seed);
   std::vector<PlannedRun> runs = experiment.plan(scale);
   for (const PlannedRun& run : runs) check_run(run, vocabulary);
   return runs;
 }
 
-// A plan without an experiment's record beside it is somebody else's.
-void remove_runs(const fs::path& output) {
+// A plan without an experiment's record beside it is somebody else's. The runs planned anew go as well: the old plan
+// may be damaged.
+void remove_runs(const fs::path& output, std::vector<PlannedRun> runs) {
   if (!fs::exists(output / kExperimentFile)) return;
-  for (const PlannedRun& run : read_plan(output / kPlanFile)) fs::remove_all(output / run.name);
+  try {
+    const std::vector<PlannedRun> old = read_plan(output / kPlanFile);
+    runs.insert(runs.end(), old.begin(), old.end());
+  } catch (const Error& error) {
+    print_message(fmt::format("{}; only the runs of the new plan are replaced", error.what()));
+  }
+  for (const PlannedRun& run : runs) fs::remove_all(output / run.name);
   for (const char* file : {kExperimentFile, kPlanFile, kTableFile}) fs::remove(output / file);
 }
 
@@ -157,8 +169,10 @@ std::optional<Scale> begin_or_go_on(const Experiment& experiment, const Experime
   if (stop_requested()) return {};
   const auto vocabulary =
       static_cast<int64_t>(open_training_data(split_at_commas(options.data)[0]).info().vocabulary_size);
-  const std::string plan = plan_text(checked_plan(experiment, scale, options, common.seed, vocabulary));
-  if (options.overwrites) remove_runs(options.output);
+  const std::vector<PlannedRun> runs = checked_plan(experiment, scale, options, common.seed, vocabulary);
+  const std::string plan = plan_text(runs);
+  parse_plan(plan, experiment.name);  // what could not be read again is not written
+  if (options.overwrites) remove_runs(options.output, runs);
   write_file(options.output / kPlanFile, plan);
   ExperimentRecord record{experiment.name, experiment.question, settings, scale,
                           scale_table(scale, experiment.full, vocabulary, common.precision)};
@@ -197,6 +211,7 @@ void ExperimentOptions::declare(Cli& cli) {
   const CliOption& by_time = cli.option("--budget", budget, "time for all of it, which decides its size")
                                  .unit("minutes")
                                  .above(0)
+                                 .at_most(kMostMinutes)
                                  .default_text("none");
   const CliOption& by_paper = cli.flag("--full", is_full, "the published setting; for a machine with a GPU");
   cli.exclusive({&by_time, &by_paper});
@@ -205,9 +220,14 @@ void ExperimentOptions::declare(Cli& cli) {
   cli.option("--sizes", sizes, "of models, by their parameters, with commas between them")
       .value_name("SIZE,SIZE")
       .default_text("by the budget");
-  cli.option("--seeds", seeds, "runs of each kind; the first seed is --seed").at_least(1).default_text("by the budget");
-  cli.option("--steps", steps, "of each run").unit("steps").at_least(1).default_text("by the budget");
-  cli.option("--batch-tokens", batch_tokens, "of a step").unit("tokens").at_least(1).default_text("the scale's");
+  cli.option("--seeds", seeds, "runs of each kind; the first seed is --seed")
+      .range(1, kMostSeeds)
+      .default_text("by the budget");
+  cli.option("--steps", steps, "of each run").unit("steps").range(1, kMostSteps).default_text("by the budget");
+  cli.option("--batch-tokens", batch_tokens, "of a step")
+      .unit("tokens")
+      .range(1, kMostBatchTokens)
+      .default_text("the scale's");
   cli.option("--context", context, "of a window").unit("tokens").at_least(1).default_text("the scale's");
   cli.option("--lr", peak, "peak of the learning rate").above(0).default_text("the scale's");
   cli.option("--warmup-fraction", warmup, "part of the steps in which the learning rate rises")
@@ -312,6 +332,11 @@ std::vector<double> parse_numbers(const std::string& option, const std::string& 
     const bool is_number = !part.empty() && *end == 0 && std::isfinite(number) && number >= least;
     require_usage(is_number, "{}: got '{}', want numbers of at least {:g} with commas between them", option, part,
                   least);
+    // Runs are named by it.
+    const auto is_same = [&](double other) { return short_number(other) == short_number(number); };
+    require_usage(std::none_of(numbers.begin(), numbers.end(), is_same), "{}: got {} twice", option,
+                  short_number(number));
+    require_usage(numbers.size() < kMostNumbers, "{}: too many numbers; want at most {}", option, kMostNumbers);
     numbers.push_back(number);
   }
   return numbers;

@@ -72,17 +72,23 @@ std::string word_of(const Json& value) { return value.is_string() ? value.get<st
 
 }  // namespace
 
-std::vector<PlannedRun> read_plan(const std::filesystem::path& file) {
-  std::istringstream lines(read_file(file, kMaxPlanBytes));
+std::vector<PlannedRun> parse_plan(const std::string& text, const std::string& source) {
+  require_usage(text.size() <= kMaxPlanBytes, "{}: too large a plan; got {} bytes, want at most {}", source,
+                text.size(), kMaxPlanBytes);
+  std::istringstream lines(text);
   std::vector<PlannedRun> runs;
   int number = 0;
   for (std::string line; std::getline(lines, line);) {
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    runs.push_back(parse_run(line, fmt::format("{}:{}", file.string(), number), runs));
+    runs.push_back(parse_run(line, fmt::format("{}:{}", source, number), runs));
   }
-  require_usage(!runs.empty(), "{}: holds no runs; want one JSON object a line", file.string());
+  require_usage(!runs.empty(), "{}: holds no runs; want one JSON object a line", source);
   return runs;
+}
+
+std::vector<PlannedRun> read_plan(const std::filesystem::path& file) {
+  return parse_plan(read_file(file, kMaxPlanBytes), file.string());
 }
 
 std::string plan_text(const std::vector<PlannedRun>& runs) {

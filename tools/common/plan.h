@@ -24,7 +24,8 @@ struct PlannedRun {
   std::string after;
 };
 
-// UsageError with file and line for anything else than the above, and for an empty plan.
+// UsageError with source and line for anything else than the above, and for an empty plan.
+std::vector<PlannedRun> parse_plan(const std::string& text, const std::string& source);
 std::vector<PlannedRun> read_plan(const std::filesystem::path& file);
 std::string plan_text(const std::vector<PlannedRun>& runs);
 

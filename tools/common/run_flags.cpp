@@ -2,12 +2,20 @@
 
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
+#include "engine/io/json_text.h"
+#include "engine/io/read_file.h"
 #include "model/model_folder.h"
 #include "tools/common/run_settings.h"
 #include "tools/common/run_tool.h"
+#include "tools/common/training_options.h"
 
 namespace taper {
 namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kSummaryFile = "summary.json";
+constexpr uint64_t kMaxSummaryBytes = 1 << 20;
 
 void print_plan(const Transformer& model, const Trainer& trainer, const OpenedData& data, const RunOptions& run) {
   const Schedule& schedule = trainer.options().schedule;
@@ -45,12 +53,45 @@ nlohmann::ordered_json summary_of(const RunResult& result) {
   return summary;
 }
 
+// The data of a run may have moved, but is the same.
+void require_data_of(const fs::path& checkpoint, const OpenedData& data) {
+  const DataPosition begun = CheckpointManifest::read(checkpoint).data;
+  const auto require_same = [](const TokenDataset& now, uint64_t fingerprint) {
+    require_usage(now.fingerprint() == fingerprint,
+                  "--data: {} holds other tokens than those the run was begun with; want the same data, wherever it "
+                  "lies now",
+                  now.name());
+  };
+  require_same(data.train, begun.train_data);
+  require_same(data.valid, begun.valid_data);
+}
+
+// A run that is resumed after its end.
+int repeat_summary(const fs::path& run, const CommonOptions& common) {
+  const fs::path file = run / kSummaryFile;
+  const auto summary = parse_json<nlohmann::ordered_json>(read_file(file, kMaxSummaryBytes), file.string());
+  print_message(fmt::format("{}: the run has finished; nothing to go on with", run.string()));
+  write_result(summary.dump(common.json ? -1 : 2) + "\n");
+  return 0;
+}
+
+// A word of a shell's command line.
+std::string shell_word(const std::string& text) {
+  constexpr const char* kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+=:@%,";
+  if (text.find_first_not_of(kPlain) == std::string::npos) return text;
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return word + "'";
+}
+
 }  // namespace
 
 void RunFlags::declare(Cli& cli) {
   cli.option("--data", data, "prepared folder to train on").value_name("DIR").required();
   cli.option("--output", output, "folder of the run").value_name("DIR").required();
-  cli.option("--batch-tokens", batch_tokens, "of a step; a multiple of the context").unit("tokens").at_least(1);
+  cli.option("--batch-tokens", batch_tokens, "of a step; a multiple of the context")
+      .unit("tokens")
+      .range(1, kMostBatchTokens);
   cli.option("--eval-every", evaluate_every, "between evaluations; 0: at the end alone").unit("steps").at_least(0);
   cli.option("--eval-tokens", evaluate_tokens, "of an evaluation on the way; 0: all, as at the end")
       .unit("tokens")
@@ -88,7 +129,8 @@ RunOptions RunFlags::run_options(const std::string& program, const CommonOptions
   run.save_every = save_every;
   run.keeping = keeping;
   run.is_quiet = common.quiet;
-  run.resume_hint = fmt::format("{} --config {} --resume", program, (run.folder / kRunSettingsFile).string());
+  run.resume_hint =
+      fmt::format("{} --config {} --resume", program, shell_word((run.folder / kRunSettingsFile).string()));
   return run;
 }
 
@@ -121,13 +163,15 @@ std::filesystem::path checkpoint_to_resume(const std::string& folder) {
 int train_and_report(Transformer& model, Trainer& trainer, const OpenedData& data, const RunFlags& flags,
                      RunOptions run, const CommonOptions& common,
                      const std::function<void(nlohmann::ordered_json&)>& more) {
+  if (!run.checkpoint.empty()) require_data_of(run.checkpoint, data);
+  if (!run.checkpoint.empty() && fs::exists(run.folder / kSummaryFile)) return repeat_summary(run.folder, common);
   run.after_evaluation = sample_printer(model, data.tokenizer, flags.samples);
   print_plan(model, trainer, data, run);
   const RunResult result = run_training(model, trainer, {data.train, data.valid, data.tokenizer}, run);
   if (result.was_stopped) return 0;
   nlohmann::ordered_json summary = summary_of(result);
   if (more) more(summary);
-  write_file(run.folder / "summary.json", summary.dump(2) + "\n");
+  write_file(run.folder / kSummaryFile, summary.dump(2) + "\n");
   write_result(summary.dump(common.json ? -1 : 2) + "\n");
   return 0;
 }

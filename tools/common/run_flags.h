@@ -59,7 +59,8 @@ int64_t windows_of_step(int64_t batch_tokens, int64_t context);
 std::filesystem::path checkpoint_to_resume(const std::string& folder);
 
 // Runs, between the plan on stderr and the summary; `more` may add keys to the summary, which goes to summary.json and
-// stdout. Returns the exit code.
+// stdout. Returns the exit code. A run that is resumed and has its summary is finished: it is shown again, nothing is
+// written.
 int train_and_report(Transformer& model, Trainer& trainer, const OpenedData& data, const RunFlags& flags,
                      RunOptions run, const CommonOptions& common,
                      const std::function<void(nlohmann::ordered_json&)>& more = {});

@@ -9,6 +9,7 @@
 #include "engine/core/error.h"
 #include "engine/io/json_text.h"
 #include "engine/io/read_file.h"
+#include "tools/common/messages.h"
 #include "tools/common/run_settings.h"
 
 namespace taper {
@@ -49,12 +50,21 @@ RunResults::RunResults(const fs::path& folder)
     : folder_(folder),
       summary_(read_object(folder / "summary.json")),
       settings_(read_object(folder / kRunSettingsFile)) {
-  std::istringstream file(read_file(folder / "metrics.jsonl", kMaxMetricsBytes));
+  const fs::path metrics = folder / "metrics.jsonl";
+  std::istringstream file(read_file(metrics, kMaxMetricsBytes));
+  int64_t number = 0, left_out = 0, first = 0;
   for (std::string line; std::getline(file, line);) {
+    ++number;
     Json json = try_parse_json<Json>(line);
-    // The last line of a run that was killed may be half a line.
-    if (json.is_object() && json.contains("step") && json["step"].is_number()) lines_.push_back(std::move(json));
+    if (json.is_object() && json.contains("step") && json["step"].is_number()) {
+      lines_.push_back(std::move(json));
+    } else if (!file.eof()) {  // the last line of a run that was killed may be half a line
+      if (++left_out == 1) first = number;
+    }
   }
+  if (left_out == 0) return;
+  print_message(
+      fmt::format("{}:{}: no line of metrics; left out, with {} more", metrics.string(), first, left_out - 1));
 }
 
 double RunResults::summary_number(const std::string& key) const {

@@ -33,6 +33,8 @@ std::string as_one_line(std::string_view text) {
 }
 
 void report(const std::string& name, std::string_view text) {
+  // A library's function may name itself as its program does.
+  if (text.starts_with(name + ": ")) text.remove_prefix(name.size() + 2);
   std::fflush(stdout);
   std::fprintf(stderr, "%s: %s\n", name.c_str(), as_one_line(text).c_str());
 }
@@ -70,6 +72,8 @@ int run_body(const std::string& name, const std::function<int()>& body) {
     return finish(body());
   } catch (const Exit& exit) {
     return exit.code;
+  } catch (const Stopped&) {
+    return kExitStopped;
   } catch (const UsageError& error) {
     report(name, error.what());
     return 2;

@@ -46,7 +46,7 @@ ModelConfig model_config(const ModelOptions& options, int64_t vocab_size) {
 }
 
 void ScheduleOptions::declare(Cli& cli) {
-  cli.option("--steps", steps_, "updates of the weights").unit("steps").at_least(1);
+  cli.option("--steps", steps_, "updates of the weights").unit("steps").range(1, kMostSteps);
   cli.option("--lr", peak_, "peak of the learning rate; it falls by a cosine").above(0);
   cli.option("--lr-floor", floor_, "part of the peak that the learning rate falls to").range(0, 1);
   cli.option("--warmup-fraction", warmup_, "part of the steps in which the learning rate rises").range(0, 1);
@@ -61,7 +61,7 @@ void ScheduleOptions::declare(Cli& cli) {
   cli.option("--weight-decay", weight_decay_, "of AdamW, on matrices alone").at_least(0);
   cli.option("--clip", clip_, "greatest norm of the gradient").above(0);
   cli.option("--micro-batch", micro_batch_, "windows computed at once, the rest is accumulated")
-      .at_least(1)
+      .range(1, kMostWindows)
       .default_text("what fits the caches");
 }
 

@@ -11,6 +11,11 @@
 
 namespace taper {
 
+// What nobody trains with, and where counts still multiply without overflow.
+inline constexpr int64_t kMostSteps = 1'000'000'000;
+inline constexpr int64_t kMostBatchTokens = int64_t{1} << 27;
+inline constexpr int64_t kMostWindows = int64_t{1} << 20;
+
 struct ModelOptions {
   std::string size = "9M";
   std::string arch = "taper";

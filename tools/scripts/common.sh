@@ -10,6 +10,18 @@ run() {
   "$@"
 }
 
+# Whether a variable's value is a right one, before any work.
+want() { # name value pattern what
+  if [[ ! $2 =~ ^($3)$ ]]; then
+    echo "$1: got '$2', want $4" >&2
+    exit 2
+  fi
+}
+want SIZE "${SIZE:-1M}" '1M|3M|9M|30M|17\.7M' '1M, 3M, 9M, 30M or 17.7M'
+want DEVICE "${DEVICE:-auto}" 'auto|cpu|cuda' 'auto, cpu or cuda'
+want THREADS "${THREADS:-1}" '[1-9][0-9]{0,3}' 'a whole number above 0'
+want STEPS "${STEPS:-1}" '[1-9][0-9]{0,8}' 'a whole number above 0'
+
 # The flags of the Makefile's variables that all programs take.
 common_flags=()
 if [ -n "${DEVICE:-}" ]; then common_flags+=(--device "$DEVICE"); fi

@@ -3,8 +3,9 @@
 # goes on; what is done is only shown again. Another BUDGET, or other DATA: remove runs/experiments first.
 . "$(dirname "$0")/common.sh"
 
-prepare_data
 minutes=${BUDGET:-30}
+want BUDGET "$minutes" '0*[1-9][0-9]{0,5}(\.[0-9]+)?|0*\.0*[1-9][0-9]*' 'minutes above 0'
+prepare_data
 folder=runs/experiments
 mkdir -p "$folder"
 

@@ -10,6 +10,10 @@ if [ -n "$model" ] && [ ! -e "$model" ]; then
   echo "MODEL: no such folder: $(realpath -m "$model")" >&2
   exit 2
 fi
+if [ -n "$model" ] && ! compgen -G "$model/config.json" >/dev/null && ! compgen -G "$model/step-*/config.json" >/dev/null; then
+  echo "MODEL: $(realpath "$model") has no config.json; want a model's folder or a run's" >&2
+  exit 2
+fi
 
 if [ -z "$model" ]; then
   prepare_data

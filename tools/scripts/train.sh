@@ -9,14 +9,14 @@ runs=runs/train-$size
 # Small windows and a high learning rate suit a short run of a small model.
 flags=(--data "$data" --size "$size" --context 256 --steps "$steps" --batch-tokens 4096 --lr 3e-3 --json "${common_flags[@]}")
 
+# A finished run stays; one of other data or settings is refused by pretrain, so that like is compared with like.
 train() { # variant purpose
-  if [ -e "$runs/$1/summary.json" ]; then
-    stage "$1: trained before in $runs/$1 (remove the folder to train anew)"
-    return
-  fi
   stage "$1: $2"
   continue_run "$runs/$1"
-  run "$bin/pretrain" "${flags[@]}" --variant "$1" --output "$runs/$1" "${how[@]}" >"$runs/$1.json"
+  run "$bin/pretrain" "${flags[@]}" --variant "$1" --output "$runs/$1" "${how[@]}" >/dev/null && return
+  local code=$?
+  if [ $code = 2 ] && [ ${#how[@]} -gt 0 ]; then echo "to train anew: rm -r $runs" >&2; fi
+  exit $code
 }
 
 mkdir -p "$runs"
@@ -27,11 +27,11 @@ stage "comparison"
 {
   printf '%-10s %12s %14s %14s\n' variant "valid loss" "bits per byte" "tokens per s"
   for variant in baseline internal; do
-    result=$(cat "$runs/$variant.json")
+    result=$(cat "$runs/$variant/summary.json")
     printf '%-10s %12.4f %14.4f %14.0f\n' "$variant" "$(json_value valid_loss <<<"$result")" \
       "$(json_value bits_per_byte <<<"$result")" "$(json_value tokens_per_s <<<"$result")"
   done
-  awk -v without="$(json_value valid_loss <"$runs/internal.json")" -v with="$(json_value valid_loss <"$runs/baseline.json")" \
+  awk -v without="$(json_value valid_loss <"$runs/internal/summary.json")" -v with="$(json_value valid_loss <"$runs/baseline/summary.json")" \
     'BEGIN { printf "gap of the tapered model: %+.2f %%\n", 100 * (without - with) / with }'
 }
 
