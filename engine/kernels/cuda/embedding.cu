@@ -28,16 +28,15 @@ __device__ int find_rows(int* found, const int32_t* tokens, int32_t token, int64
   const int64_t row = begin + threadIdx.x;
   const bool is_mine = row < rows && tokens[row] == token;
   const unsigned votes = __ballot_sync(gpu::kAllLanes, is_mine);
-  __syncthreads();  // the readers of the last rows found are done
   if (lane == 0) counts[warp] = gpu::count_bits(votes);
-  __syncthreads();
+  __syncthreads();  // the counts are there, and the readers of the rows found last are done
   int before = gpu::count_bits(votes & ((1u << lane) - 1u)), total = 0;
   for (int i = 0; i < kTokenWarps; ++i) {
     if (i < warp) before += counts[i];
     total += counts[i];
   }
   if (is_mine) found[before] = static_cast<int>(threadIdx.x);
-  __syncthreads();
+  __syncthreads();  // the rows are there, and the readers of the counts are done
   return total;
 }
 
