@@ -22,7 +22,8 @@ try() { # file filter edit
   fi
   object=$OBJECTS/${file%.cu}.emulated.o
   eval "$LINK" ${TEST_OBJECTS//$object/$scratch/kernel.o} $LIBRARIES -o "$scratch/tests" || return 1
-  if timeout 300 "$scratch/tests" --test-case="$filter" --abort-after=1 >"$scratch/log" 2>&1; then
+  # Seconds of the processor, not of the clock: on a busy machine a test that is only slow must not count as one that fails.
+  if (ulimit -t 300 && exec "$scratch/tests" --test-case="$filter" --abort-after=1) >"$scratch/log" 2>&1; then
     echo "survived: $file: $edit"
     return 1
   fi
