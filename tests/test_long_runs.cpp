@@ -10,6 +10,7 @@
 #include <random>
 
 #include "engine/core/error.h"
+#include "tests/support/faults.h"
 #include "tests/support/prepared_stories.h"
 #include "tests/support/tiny_run.h"
 
@@ -113,5 +114,6 @@ TEST_CASE("long runs: memory and file descriptors stay flat") {
   MESSAGE(steps, " steps: ", middle.resident_pages * 4, " KiB after 7/10 of them, ", end.resident_pages * 4,
           " KiB at the end; ", middle.descriptors, " and ", end.descriptors, " descriptors");
   CHECK(end.descriptors == middle.descriptors);
-  CHECK(end.resident_pages - middle.resident_pages <= 128);
+  // A sanitizer keeps what is freed for a while, to see who comes back to it.
+  if (kFaultsStrike) CHECK(end.resident_pages - middle.resident_pages <= 128);
 }
