@@ -52,7 +52,7 @@ ByteStream::~ByteStream() {
 void ByteStream::wait_for_bytes() const {
   constexpr int kMilliseconds = 100;
   for (pollfd ready{file_, POLLIN, 0};;) {
-    if (stop_requested()) throw Stopped{};
+    throw_if_stop_requested();
     if (poll(&ready, 1, kMilliseconds) > 0) return;
   }
 }

@@ -130,7 +130,7 @@ class ParallelEncoder {
       out_.append(group.ids.data() + done, group.ids.size() - done);
     }
     groups_.clear();
-    if (stop_requested()) throw Stopped{};
+    throw_if_stop_requested();
   }
 
  private:
@@ -245,7 +245,7 @@ class Preparation {
         if (document_ends) out.end_document();
         tokens = stop;
       }
-      if (stop_requested()) throw Stopped{};
+      throw_if_stop_requested();
     });
   }
 
@@ -321,7 +321,7 @@ class Preparation {
       out.append(tokens.data(), tokens.size());
       begin += tokens.size();
     }
-    if (stop_requested()) throw Stopped{};
+    throw_if_stop_requested();
   }
 
   PreparedManifest finish() {

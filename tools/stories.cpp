@@ -24,13 +24,13 @@ int main(int argc, char** argv) {
       if (output == "-") {
         taper::generate_stories(common.seed, bytes, [](std::string_view piece) {
           taper::write_result(piece);
-          if (taper::stop_requested()) throw taper::Stopped{};
+          taper::throw_if_stop_requested();
         });
       } else {
         taper::AtomicFile file(output);
         taper::generate_stories(common.seed, bytes, [&](std::string_view piece) {
           file.write(piece.data(), piece.size());
-          if (taper::stop_requested()) throw taper::Stopped{};
+          taper::throw_if_stop_requested();
         });
         file.commit();
         taper::print_message("stories: written to " + output);

@@ -88,17 +88,13 @@ class Progress {
 // Thrown out of reading: enough text was read.
 struct EnoughText {};
 
-void stop_if_requested() {
-  if (stop_requested()) throw Stopped();
-}
-
 std::int64_t count_words(const TrainOptions& options, BpeTrainer& trainer) {
   Progress progress;
   CorpusOptions corpus;
   corpus.json_field = options.field;
   corpus.on_progress = [&](std::uint64_t read, std::uint64_t total) {
     progress.at([&] { return fmt::format("counting words: {:.1f} of {:.1f} MB read", read / 1e6, total / 1e6); });
-    stop_if_requested();
+    throw_if_stop_requested();
   };
   std::int64_t bytes = 0;
   try {
@@ -124,7 +120,7 @@ void train(const TrainOptions& options, const CommonOptions& common) {
   Progress progress;
   Vocabulary vocabulary = trainer.train(options.vocabulary_size, options.min_count, [&](std::int64_t tokens) {
     progress.at([&] { return fmt::format("merging: {} of {} tokens", tokens, options.vocabulary_size); });
-    stop_if_requested();
+    throw_if_stop_requested();
   });
   const Tokenizer tokenizer(std::move(vocabulary));
   tokenizer.save(output.path());

@@ -55,7 +55,7 @@ std::string MetricsFile::kept_lines(int64_t steps) {
   return kept;
 }
 
-MetricsFile::MetricsFile(const std::filesystem::path& run, int64_t steps) : path_(run / "metrics.jsonl") {
+MetricsFile::MetricsFile(const std::filesystem::path& run, int64_t steps) : path_(run / kMetricsFile) {
   write_file(path_, kept_lines(steps));
   descriptor_ = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
   require(descriptor_ >= 0, "{}: cannot be opened: {}", path_.string(), std::strerror(errno));

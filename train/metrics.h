@@ -34,6 +34,9 @@
 
 namespace taper {
 
+inline constexpr const char* kMetricsFile = "metrics.jsonl";
+inline constexpr const char* kSummaryFile = "summary.json";
+
 class MetricsFile {
  public:
   // Goes on with RUN/metrics.jsonl after `steps` steps: keeps the lines of an earlier step and drops the rest, half

@@ -22,6 +22,10 @@ bool stop_requested() noexcept;
 
 void request_stop() noexcept;
 
+inline void throw_if_stop_requested() {
+  if (stop_requested()) throw Stopped{};
+}
+
 // Forgets an earlier request: for tests and for programs that run several pieces of work in turn.
 void clear_stop_request() noexcept;
 

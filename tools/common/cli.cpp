@@ -155,9 +155,9 @@ struct Cli::Impl {
   void take_config(const std::filesystem::path& path) {
     for (const ConfigEntry& entry : read_config_file(path)) {
       if (entry.key == kVersionKey) continue;
-      CliOption* option = entry.key == "config" ? nullptr : find("--" + entry.key);
       require_usage(entry.key != "config", "{}: a file of settings names no other; want --config on the command line",
                     entry.place);
+      CliOption* option = find("--" + entry.key);
       if (option == nullptr) {
         fail_usage("{}: unknown key '{}'; did you mean '{}'?", entry.place, entry.key, nearest_option(entry.key));
       }

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "engine/core/error.h"
+#include "train/metrics.h"
 
 namespace taper {
 namespace {
@@ -155,7 +156,7 @@ struct LivePage::Server {
 
 LivePage::LivePage(int port, const std::filesystem::path& run) : server_(std::make_unique<Server>()) {
   server_->set_limits();
-  server_->serve(run / "metrics.jsonl");
+  server_->serve(run / kMetricsFile);
   require_usage(server_->http.bind_to_port("127.0.0.1", port), "--live: port {} cannot be had; want a free one", port);
   server_->thread = std::thread([server = server_.get()] {
     server->http.listen_after_bind();

@@ -20,6 +20,7 @@
 #include "tools/common/run_settings.h"
 #include "tools/common/run_tool.h"
 #include "tools/common/text_sample.h"
+#include "train/metrics.h"
 
 namespace taper {
 namespace {
@@ -64,7 +65,7 @@ std::vector<std::vector<fs::path>> plot_groups(const std::vector<fs::path>& runs
   std::vector<std::pair<std::string, std::vector<fs::path>>> groups;
   std::vector<std::string> seen;
   for (const fs::path& run : runs) {
-    if (!fs::exists(run / "metrics.jsonl")) continue;
+    if (!fs::exists(run / kMetricsFile)) continue;
     if (std::find(seen.begin(), seen.end(), kind_of(run)) != seen.end()) continue;
     seen.push_back(kind_of(run));
     const Json settings = fs::exists(run / kRunSettingsFile) ? read_json(run / kRunSettingsFile) : Json::object();
@@ -92,7 +93,7 @@ std::vector<std::vector<fs::path>> plot_groups(const std::vector<fs::path>& runs
 
 std::string figure_of(const LinePlot& plot, const std::vector<RunResults>& runs, const char* key) {
   std::string from;
-  for (const RunResults& run : runs) from += (run.folder() / "metrics.jsonl").string() + "#" + key + " ";
+  for (const RunResults& run : runs) from += (run.folder() / kMetricsFile).string() + "#" + key + " ";
   from.pop_back();
   return fmt::format("<figure data-plot=\"{}\" role=\"img\" aria-label=\"{}\">{}</figure>\n", html_escaped(from),
                      html_escaped(plot.title), draw(plot));
@@ -103,7 +104,7 @@ std::string figure_of(const LinePlot& plot, const std::vector<RunResults>& runs,
 void ReportInputs::add(const fs::path& path) {
   if (fs::exists(path / kExperimentFile)) {
     experiments.push_back(path);
-  } else if (fs::exists(path / "metrics.jsonl")) {
+  } else if (fs::exists(path / kMetricsFile)) {
     runs.push_back(path);
   } else if (fs::is_regular_file(path)) {
     const Json json = try_parse_json<Json>(read_file(path, kMaxJsonBytes));
@@ -197,7 +198,7 @@ void ReportPage::add_runs(const std::vector<fs::path>& folders) {
   }
   for (const fs::path& folder : folders) {
     const RunResults run(folder);
-    const std::string summary = (folder / "summary.json").string();
+    const std::string summary = (folder / kSummaryFile).string();
     rows += "<tr>" + html_from("td", folder.filename().string(), (folder / kRunSettingsFile).string() + "#");
     table.rows.push_back({text_cell(folder.filename().string())});
     for (const Key& key : kKeys) {

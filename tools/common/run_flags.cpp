@@ -8,13 +8,13 @@
 #include "tools/common/run_settings.h"
 #include "tools/common/run_tool.h"
 #include "tools/common/training_options.h"
+#include "train/metrics.h"
 
 namespace taper {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kSummaryFile = "summary.json";
 constexpr uint64_t kMaxSummaryBytes = 1 << 20;
 
 void print_plan(const Transformer& model, const Trainer& trainer, const OpenedData& data, const RunOptions& run) {

@@ -23,6 +23,7 @@
 #include "tools/common/core_use.h"
 #include "tools/common/run_settings.h"
 #include "tools/common/run_tool.h"
+#include "train/metrics.h"
 #include "train/progress.h"
 
 namespace taper {
@@ -63,7 +64,7 @@ void check_finished_run(const PlannedRun& run, const fs::path& folder) {
 // Steps a run has behind it, from the end of its metrics; 0 where nothing can be read.
 int64_t steps_done(const fs::path& folder) {
   constexpr std::streamoff kTail = 4096;
-  std::ifstream file(folder / "metrics.jsonl", std::ios::ate);
+  std::ifstream file(folder / kMetricsFile, std::ios::ate);
   if (!file) return 0;
   file.seekg(std::max<std::streamoff>(0, std::streamoff(file.tellg()) - kTail));
   int64_t steps = 0;
@@ -273,7 +274,7 @@ class PlanRunner {
 
 }  // namespace
 
-bool is_finished(const fs::path& run) { return fs::exists(run / "summary.json"); }
+bool is_finished(const fs::path& run) { return fs::exists(run / kSummaryFile); }
 
 PlanResult run_plan(const std::vector<PlannedRun>& runs, const PlanOptions& options) {
   return PlanRunner(runs, options).run();

@@ -11,6 +11,7 @@
 #include "engine/io/read_file.h"
 #include "tools/common/messages.h"
 #include "tools/common/run_settings.h"
+#include "train/metrics.h"
 
 namespace taper {
 namespace {
@@ -47,10 +48,8 @@ double Curve::greatest() const { return values.empty() ? kNone : *std::max_eleme
 double Curve::last() const { return values.empty() ? kNone : values.back(); }
 
 RunResults::RunResults(const fs::path& folder)
-    : folder_(folder),
-      summary_(read_object(folder / "summary.json")),
-      settings_(read_object(folder / kRunSettingsFile)) {
-  const fs::path metrics = folder / "metrics.jsonl";
+    : folder_(folder), summary_(read_object(folder / kSummaryFile)), settings_(read_object(folder / kRunSettingsFile)) {
+  const fs::path metrics = folder / kMetricsFile;
   std::istringstream file(read_file(metrics, kMaxMetricsBytes));
   int64_t number = 0, left_out = 0, first = 0;
   for (std::string line; std::getline(file, line);) {

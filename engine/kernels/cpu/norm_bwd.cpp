@@ -168,15 +168,11 @@ void cpu::TAPER_ISA::taper_norm_bwd(Acc dh, Acc dbranch, Acc dgamma, Acc dbeta, 
                                     In dy, In dsum, In h, In mean, In rstd, In gamma, In gamma_tilde, In c,
                                     NormOptions options) {
   const BackwardViews views{dh, dbranch, dgamma, dbeta, dgamma_tilde, dbeta_tilde, dy, dsum, h, mean, rstd};
-  with_float_type(h.dtype, [&](auto type) {
+  with_form_and_types(options, h.dtype, dy.dtype, [&](auto form, auto type, auto upstream_type) {
+    using F = decltype(form);
     using H = typename decltype(type)::type;
-    with_companion<H>(dy.dtype, [&](auto upstream_type) {
-      using D = typename decltype(upstream_type)::type;
-      with_form(options, [&](auto form) {
-        using F = decltype(form);
-        backward<F, H, D>(views, parameters_of<F, Compute<H>>(gamma, {}, gamma_tilde, {}, c, options));
-      });
-    });
+    using D = typename decltype(upstream_type)::type;
+    backward<F, H, D>(views, parameters_of<F, Compute<H>>(gamma, {}, gamma_tilde, {}, c, options));
   });
 }
 

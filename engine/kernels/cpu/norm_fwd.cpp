@@ -132,15 +132,11 @@ namespace taper {
 void cpu::TAPER_ISA::taper_norm_fwd(Out y, Out sum, Out mean, Out rstd, Out calibration, In x, In branch, In gamma,
                                     In beta, In gamma_tilde, In beta_tilde, In c, NormOptions options) {
   const ForwardViews views{y, sum, mean, rstd, calibration, x, branch};
-  with_float_type(x.dtype, [&](auto type) {
+  with_form_and_types(options, x.dtype, y.dtype, [&](auto form, auto type, auto result_type) {
+    using F = decltype(form);
     using H = typename decltype(type)::type;
-    with_companion<H>(y.dtype, [&](auto result_type) {
-      using Y = typename decltype(result_type)::type;
-      with_form(options, [&](auto form) {
-        using F = decltype(form);
-        forward<F, H, Y>(views, parameters_of<F, Compute<H>>(gamma, beta, gamma_tilde, beta_tilde, c, options));
-      });
-    });
+    using Y = typename decltype(result_type)::type;
+    forward<F, H, Y>(views, parameters_of<F, Compute<H>>(gamma, beta, gamma_tilde, beta_tilde, c, options));
   });
 }
 

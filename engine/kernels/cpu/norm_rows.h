@@ -63,5 +63,15 @@ void with_companion(Dtype dtype, Body&& body) {
   }
 }
 
+// body(form, Type<H>, Type<T>) for a residual stream of one dtype and what goes with it of another.
+template <class Body>
+void with_form_and_types(const NormOptions& options, Dtype stream, Dtype companion, Body&& body) {
+  with_float_type(stream, [&](auto type) {
+    with_companion<typename decltype(type)::type>(companion, [&](auto companion_type) {
+      with_form(options, [&](auto form) { body(form, type, companion_type); });
+    });
+  });
+}
+
 }  // namespace
 }  // namespace taper::cpu::TAPER_ISA
