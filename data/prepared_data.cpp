@@ -7,6 +7,7 @@
 #include "data/byte_stream.h"
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
+#include "engine/io/checksum.h"
 #include "engine/io/json_text.h"
 #include "engine/io/read_file.h"
 
@@ -63,9 +64,9 @@ TokenDataset open_split(const std::string& folder, const char* side, PreparedSpl
 }  // namespace
 
 uint64_t tokenizer_hash(const Tokenizer& tokenizer) {
-  // FNV-1a over the lengths and bytes of the tokens, the merges and the added tokens.
-  uint64_t hash = 0xCBF29CE484222325u;
-  const auto add = [&](uint64_t word) { hash = (hash ^ word) * 0x100000001B3u; };
+  // Over the lengths and bytes of the tokens, the merges and the added tokens, each number and byte a word of its own.
+  Checksum checksum;
+  const auto add = [&](uint64_t word) { checksum.add(&word, sizeof(word)); };
   const auto add_text = [&](std::string_view text) {
     add(text.size());
     for (const char c : text) add(static_cast<unsigned char>(c));
@@ -79,7 +80,7 @@ uint64_t tokenizer_hash(const Tokenizer& tokenizer) {
     add_text(token.text);
     add(static_cast<uint64_t>(token.id) << 1 | (token.is_special ? 1 : 0));
   }
-  return hash;
+  return checksum.value();
 }
 
 void require_tokenizer_of(const std::string& folder, const TokenDataset& data) {

@@ -21,7 +21,6 @@ using Json = nlohmann::ordered_json;
 using ReadJson = nlohmann::json;
 
 constexpr const char* kModelType = "taper";
-constexpr uint64_t kMaxConfigBytes = 1 << 20;
 
 template <class T>
 using Names = std::vector<std::pair<const char*, T>>;

@@ -96,6 +96,7 @@ double writer_deviation(const ModelConfig& config);
 // config.json: model_type "taper" and every member of ModelConfig under its own name, those of rope_scaling only where
 // there is one. Reading throws Error with the file and the key for anything unknown, missing, of the wrong type or out
 // of range; keys that tell other programs how to open the folder (architectures, auto_map, ...) are passed over.
+inline constexpr uint64_t kMaxConfigBytes = 1 << 20;  // that a config.json, ours or another's, is read up to
 std::string config_to_json(const ModelConfig& config);
 ModelConfig config_from_json(std::string_view json, std::string_view source);
 ModelConfig read_config(const std::filesystem::path& file);

@@ -19,7 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kMaxConfigBytes = 1 << 20;
 constexpr const char* kHead = "lm_head.weight";
 
 const char* embedding_name(HfClass hf_class) {

@@ -21,7 +21,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kConfigFile = "config.json";
 constexpr const char* kWeightsFile = "model.safetensors";
-constexpr uint64_t kMaxConfigBytes = 1 << 20;
 
 bool is_model_folder(const fs::path& folder) { return fs::exists(folder / kConfigFile) && HfWeights::is_in(folder); }
 

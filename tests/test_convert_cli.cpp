@@ -84,6 +84,7 @@ TEST_CASE("convert: wrong use is exit 2 with one line, and nothing is written") 
   check(convert(folder / "gpt2", "onnx", folder / "out"), "--to");
   check(convert(folder / "gpt2", "hf", folder / "out", {"--dtype", "int4"}), "--dtype");
   check(convert(folder / "gpt2", "hf", folder / "gpt2"), "is there already");
+  check(convert(folder / "gpt2", "gguf", folder / "empty"), "empty is a folder; want the name of a file");
   check(convert(folder / "none", "hf", folder / "out"), "none");
   check(convert(folder / "empty", "hf", folder / "out"), "empty");
   check(convert(folder / "unfinished", "hf", folder / "out"), "the gate was 0.5 at step 100");

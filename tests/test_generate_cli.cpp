@@ -207,6 +207,7 @@ TEST_CASE("generate: wrong use ends with 2 before any work, damaged models with 
                                              {"--top-q", "1"},
                                              {"--device", "cuda"},
                                              {"--precision", "int4"},
+                                             {"--greedy", "--temperature", "1"},
                                              {"--prompt", "a", "--ids", "1"}}) {
     const auto result = generate_with(model, arguments);
     CAPTURE(arguments[0]);

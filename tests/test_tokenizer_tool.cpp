@@ -112,6 +112,8 @@ TEST_CASE("tokenizer tool: wrong use is exit 2, a failure exit 1, each with one 
   check_error(tokenizer({"encode", "--tokenizer", (folder / "none").string()}), 2, "none: no such file");
   check_error(tokenizer({"encode", "--tokenizer", tokens, "--input", (folder / "none").string()}), 2, "none");
   check_error(tokenizer({"train", "--input", (folder / "none").string(), "--output", tokens + "-new"}), 2, "none");
+  check_error(tokenizer({"train", "--input", folder.write("tokens.bin", "12").string(), "--output", tokens + "-new"}),
+              2, "tokens.bin holds tokens, not text");
   check_error(tokenizer({"decode", "--tokenizer", tokens}, "[1, 258]"), 2, "element 1: not an id of this tokenizer");
   check_error(tokenizer({"decode", "--tokenizer", tokens}, "[1.5]"), 2, "got 1.5");
   check_error(tokenizer({"decode", "--tokenizer", tokens}, "[[1]]"), 2, "got [1]");

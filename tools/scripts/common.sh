@@ -29,14 +29,18 @@ if [ -n "${THREADS:-}" ]; then common_flags+=(--threads "$THREADS"); fi
 
 size=${SIZE:-1M}
 
-# Sets `how` to the flags that go on with what an interrupted run left in a folder, if anything.
-continue_run() { # folder
-  how=()
+# A training program into a run's folder: goes on with what an interrupted run left there. A finished run stays; one of
+# other data or settings is refused by the program, so that like is compared with like.
+train_into() { # folder command...
+  local code=0 how=()
   if compgen -G "$1/step-*/training.json" >/dev/null; then
     how=(--resume)
   elif [ -d "$1" ]; then
     how=(--overwrite)
   fi
+  run "${@:2}" --output "$1" "${how[@]}" --json "${common_flags[@]}" >/dev/null || code=$?
+  if [ $code = 2 ] && [ "${how[*]}" = --resume ]; then echo "to train anew: rm -r $(dirname "$1")" >&2; fi
+  if [ $code != 0 ]; then exit $code; fi
 }
 
 # Sets `data` to a prepared folder: DATA itself where it is one, else the tokens of DATA's texts or of made-up stories,

@@ -20,15 +20,9 @@ if [ -z "$model" ]; then
   runs=runs/finetune
   model=$runs/gpt2
   mkdir -p "$runs"
-  if [ -e "$model/summary.json" ]; then
-    stage "gpt2: pretrained before in $model (remove the folder to train anew)"
-  else
-    stage "gpt2: a small GPT-2, pretrained on $data"
-    continue_run "$model"
-    run "$bin/pretrain" --data "$data" --arch gpt2 --size 1M --width 128 --layers 4 --heads 4 --context 256 \
-      --steps "${PRETRAIN_STEPS:-400}" --batch-tokens 4096 --lr 2e-3 --output "$model" "${how[@]}" \
-      "${common_flags[@]}" >"$model.json"
-  fi
+  stage "gpt2: a small GPT-2, pretrained on $data"
+  train_into "$model" "$bin/pretrain" --data "$data" --arch gpt2 --size 1M --width 128 --layers 4 --heads 4 --context 256 \
+    --steps "${PRETRAIN_STEPS:-400}" --batch-tokens 4096 --lr 2e-3
 else
   # The texts must come in the model's own tokens.
   tokenizer=$model
@@ -40,14 +34,8 @@ else
 fi
 
 finetune() { # variant purpose
-  if [ -e "$runs/$1/summary.json" ]; then
-    stage "$1: done before in $runs/$1 (remove the folder to do it anew)"
-    return
-  fi
   stage "$1: $2"
-  continue_run "$runs/$1"
-  run "$bin/finetune" --model "$model" --data "$data" --variant "$1" --steps "$steps" --batch-tokens 4096 \
-    --output "$runs/$1" "${how[@]}" "${common_flags[@]}" >"$runs/$1.json"
+  train_into "$runs/$1" "$bin/finetune" --model "$model" --data "$data" --variant "$1" --steps "$steps" --batch-tokens 4096
 }
 
 mkdir -p "$runs"

@@ -7,16 +7,11 @@ prepare_data
 steps=${STEPS:-300}
 runs=runs/train-$size
 # Small windows and a high learning rate suit a short run of a small model.
-flags=(--data "$data" --size "$size" --context 256 --steps "$steps" --batch-tokens 4096 --lr 3e-3 --json "${common_flags[@]}")
+flags=(--data "$data" --size "$size" --context 256 --steps "$steps" --batch-tokens 4096 --lr 3e-3)
 
-# A finished run stays; one of other data or settings is refused by pretrain, so that like is compared with like.
 train() { # variant purpose
   stage "$1: $2"
-  continue_run "$runs/$1"
-  run "$bin/pretrain" "${flags[@]}" --variant "$1" --output "$runs/$1" "${how[@]}" >/dev/null && return
-  local code=$?
-  if [ $code = 2 ] && [ ${#how[@]} -gt 0 ]; then echo "to train anew: rm -r $runs" >&2; fi
-  exit $code
+  train_into "$runs/$1" "$bin/pretrain" "${flags[@]}" --variant "$1"
 }
 
 mkdir -p "$runs"
