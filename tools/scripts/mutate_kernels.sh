@@ -8,8 +8,14 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 seen=0 survived=0
 
+# What the device said of the bug, else the first check that failed.
+first_sign() {
+  local said='(a race|reads what|reaches memory|never reach|other bits|entries of|wait for each other|written beyond).*'
+  { grep -m 1 -oE "$said" "$scratch/log" || grep -m 1 -oE 'ERROR: .*' "$scratch/log"; } | cut -c1-100
+}
+
 try() { # file filter edit
-  local file=$1 filter=$2 edit=$3 object
+  local file=$1 filter=$2 edit=$3 object sign status=0
   sed -E "$edit" "$file" >"$scratch/kernel.cu"
   if cmp -s "$file" "$scratch/kernel.cu"; then
     echo "matches nothing: $file: $edit"
@@ -23,12 +29,13 @@ try() { # file filter edit
   object=$OBJECTS/${file%.cu}.emulated.o
   eval "$LINK" ${TEST_OBJECTS//$object/$scratch/kernel.o} $LIBRARIES -o "$scratch/tests" || return 1
   # Seconds of the processor, not of the clock: on a busy machine a test that is only slow must not count as one that fails.
-  if (ulimit -t 300 && exec "$scratch/tests" --test-case="$filter" --abort-after=1) >"$scratch/log" 2>&1; then
+  (ulimit -t 300 && exec "$scratch/tests" --test-case="$filter" --abort-after=1) >"$scratch/log" 2>&1 || status=$?
+  if [ $status = 0 ]; then
     echo "survived: $file: $edit"
     return 1
   fi
-  local sign='(a race|reads what|reaches memory|never reach|other bits|entries of|wait for each other|written beyond).*'
-  printf 'seen: %s: %s\n      %s\n' "$(basename "$file")" "$edit" "$(grep -m 1 -oE "$sign" "$scratch/log" | cut -c1-100)"
+  if ((status > 128)); then sign="ended by $(kill -l $((status - 128)))"; else sign=$(first_sign); fi
+  printf 'seen: %s: %s\n      %s\n' "$(basename "$file")" "$edit" "$sign"
 }
 
 while IFS='|' read -r file filter edit; do
