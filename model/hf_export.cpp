@@ -7,9 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/autograd/tape.h"
 #include "engine/core/error.h"
-#include "engine/core/random.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/float16.h"
 #include "engine/io/staged_output.h"
@@ -17,6 +15,7 @@
 #include "model/gguf_model.h"
 #include "model/hf_custom.h"
 #include "model/hf_weights.h"
+#include "model/logit_check.h"
 #include "model/model_folder.h"
 
 namespace taper {
@@ -55,55 +54,15 @@ void check_same(const std::string& name, const Tensor& want, const Tensor& got, 
   }
 }
 
-// Logits of both on built-in ids.
-class LogitCheck {
- public:
-  explicit LogitCheck(const Transformer& model) {
-    constexpr int64_t kRows = 2, kTokens = 48;
-    const ModelConfig& config = model.config();
-    Random random(1, RandomStream::test);
-    std::vector<int32_t> ids;
-    const int64_t tokens = std::min(kTokens, config.context);
-    for (int64_t i = 0; i < kRows * tokens; ++i)
-      ids.push_back(static_cast<int32_t>(random.next_below(static_cast<uint64_t>(config.vocab_size))));
-    ids_ = Tensor::from(ids, {kRows, tokens});
-    want_ = logits(model);
-    for (int64_t i = 0; i < want_.numel(); ++i)
-      greatest_ = std::max(greatest_, std::abs(double(want_.data<float>()[i])));
-  }
-
-  // f32 rounding in another order of sums; what half the bits may lose besides.
-  double allowed(StoredDtype stored, bool has_extra_block) const {
-    const double relative = stored == StoredDtype::bf16  ? 0.1
-                            : stored == StoredDtype::f16 ? 1e-2
-                            : has_extra_block            ? 2e-4
-                                                         : 1e-4;
-    return relative * greatest_;
-  }
-  double difference(const Transformer& other) const {
-    const Tensor got = logits(other);
-    double most = 0;
-    for (int64_t i = 0; i < want_.numel(); ++i) {
-      const double one = std::abs(double(got.data<float>()[i]) - double(want_.data<float>()[i]));
-      if (!(one <= most)) most = one;  // a NaN stays
-    }
-    return most;
-  }
-
- private:
-  Tensor logits(const Transformer& model) const {
-    const NoGrad no_grad;
-    return model.logits(ids_, Gate{model.config().gate});
-  }
-
-  Tensor ids_, want_;
-  double greatest_ = 1;
-};
+// Of the greatest logit: f32 rounding in another order of sums, and what half the bits may lose besides.
+double tolerance(StoredDtype stored, bool has_extra_block) {
+  return stored == StoredDtype::bf16 ? 0.1 : stored == StoredDtype::f16 ? 1e-2 : has_extra_block ? 2e-4 : 1e-4;
+}
 
 void finish(ExportResult& result, const LogitCheck& check, const Transformer& read_back, StoredDtype stored,
             bool has_extra_block) {
   result.max_logit_difference = check.difference(read_back);
-  result.allowed = check.allowed(stored, has_extra_block);
+  result.allowed = tolerance(stored, has_extra_block) * check.greatest_logit();
   require(result.max_logit_difference <= result.allowed,
           "{}: read back, it is another function, so nothing was written; logits differ by {:.3g}, want at most {:.3g}",
           result.form, result.max_logit_difference, result.allowed);
@@ -200,7 +159,7 @@ std::optional<StockForm> form_for(const Transformer& model, const LogitCheck& ch
   std::optional<StockForm> form = make_stock_form(model, options.route, eps, why_not);
   if (!form || !form->changed) return form;
   const double difference = check.difference(*form->changed);
-  const double allowed = check.allowed(StoredDtype::f32, form->has_extra_block);
+  const double allowed = tolerance(StoredDtype::f32, form->has_extra_block) * check.greatest_logit();
   if (difference <= allowed) return form;
   *why_not = fmt::format("as {} it is another function: logits differ by {:.3g}, want at most {:.3g}", form->how,
                          difference, allowed);
@@ -224,7 +183,7 @@ std::optional<Transformer> without_taper(const Transformer& model, const Say& sa
 ExportResult export_hf(const Transformer& model, const fs::path& output, const ExportOptions& options) {
   const std::optional<Transformer> ready = without_taper(model, options.say);
   const Transformer& source = ready ? *ready : model;
-  const LogitCheck check(source);
+  const LogitCheck check(source, options.say);
   if (options.route == ExportRoute::custom) return write_custom(source, check, output, options);
   std::string why_not;
   const std::optional<StockForm> form = form_for(source, check, options, large_eps_of(options.stored), &why_not);
@@ -239,7 +198,7 @@ ExportResult export_hf(const Transformer& model, const fs::path& output, const E
 ExportResult export_gguf(const Transformer& model, const fs::path& output, const ExportOptions& options) {
   const std::optional<Transformer> ready = without_taper(model, options.say);
   const Transformer& source = ready ? *ready : model;
-  const LogitCheck check(source);
+  const LogitCheck check(source, options.say);
   std::string why_not = "GGUF runs no code of its own";
   // Norms stay F32 in every GGUF file: the large eps is that of f32.
   const std::optional<StockForm> form =
@@ -272,7 +231,7 @@ ExportResult export_gguf(const Transformer& model, const fs::path& output, const
 ExportResult export_native(const Transformer& model, const fs::path& output, const ExportOptions& options) {
   for (const Parameter& p : model.parameters()) check_values(p.name, p.master, options.stored);
   ExportResult result{"taper", std::ssize(model.parameters()), 0, 0};
-  const LogitCheck check(model);
+  const LogitCheck check(model, options.say);
   StagedOutput staging(output);
   save_model(model, staging.path(), options.stored);
   save_tokenizer(options, staging.path(), model.config());
