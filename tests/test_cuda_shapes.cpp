@@ -229,4 +229,24 @@ TEST_CASE("linear on cuda: empty sides, odd sizes, many rows") {
 }
 
 }  // namespace
+// ---- elements ----
+TEST_CASE("elements on cuda: more of them than threads") {
+  SKIP_WITHOUT_CUDA();
+  constexpr int64_t kSquares = 65536 + 77,
+                    kElements = (1 << 20) + 77;  // fill.cu: kSumBlocks; elementwise.h: kMostBlocks
+  for (const Dtype dtype : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
+    check_on_cuda(dtype, [&](Device d) {
+      Inputs in{d, dtype};
+      const Tensor x = in.values({kSquares}), result = in.empty({1}, Dtype::f64);
+      kernels::sum_squares(result, x);
+      return Tensors{result};
+    });
+  }
+  check_on_cuda(Dtype::f32, [&](Device d) {
+    const Tensor x = Inputs{d, Dtype::f32}.values({kElements});
+    kernels::scale_by(x, 0.5);
+    return Tensors{x};
+  });
+}
+
 }  // namespace taper::test

@@ -34,6 +34,10 @@ try() { # file filter edit
     echo "survived: $file: $edit"
     return 1
   fi
+  if grep -q 'no test case matches' "$scratch/log"; then
+    echo "no test case is called $filter: $file: $edit"
+    return 1
+  fi
   if ((status > 128)); then sign="ended by $(kill -l $((status - 128)))"; else sign=$(first_sign); fi
   printf 'seen: %s: %s\n      %s\n' "$(basename "$file")" "$edit" "$sign"
 }
