@@ -1,9 +1,11 @@
 // Products of f32 and bf16 by blocks that stay in the caches, after K. Goto and R. A. van de Geijn, "Anatomy of
-// High-Performance Matrix Multiplication", ACM TOMS 34 (2008). Blocks of both operands are copied in the order in which
-// the innermost loop reads them, bf16 widened on the way; that loop keeps kRows x kColumns sums in registers. Each
-// entry of c is summed in the order of k, whatever part of c a thread has: the bits do not depend on their number.
+// High-Performance Matrix Multiplication", ACM TOMS 34 (2008). Blocks of the operands are copied in the order in which
+// the innermost loop reads them, bf16 widened on the way, but for rows of f32, which lie well as they are; that loop
+// keeps kRows x kColumns sums in registers. Each entry of c is summed in the order of k, whatever part of c a thread
+// has: the bits do not depend on their number.
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "engine/core/parallel.h"
 #include "engine/kernels/cpu/element.h"
@@ -53,8 +55,19 @@ TAPER_INLINE void store_row(const Target& t, int64_t row, F32 low, F32 high) {
   std::memcpy(c + kRegisterLanes, &high, sizeof high);
 }
 
+// Rows of a: entry p of the i-th of a tile's at data[i * row + p * step], the tile from row i on at data + i *
+// tile_row.
+struct Rows {
+  const float* data;
+  int64_t row, step, tile_row;
+
+  Rows tile(int64_t i) const { return {data + i * tile_row, row, step, tile_row}; }
+};
+Rows packed_rows(const float* slivers, int64_t depth) { return {slivers, 1, kRows, depth}; }
+Rows plain_rows(const float* data, int64_t stride) { return {data, stride, 1, stride}; }
+
 // kRows x kColumns entries of c.
-void multiply_tile(const Target& target, const float* a, const float* b, int64_t depth) {
+TAPER_INLINE void multiply_rows(const Target& target, const Rows& a, const float* b, int64_t depth) {
   F32 low[kRows] = {}, high[kRows] = {};
   // By the time of the sums c is at hand: a quarter of the time at width 512.
   for (int64_t i = 0; i < kRows; ++i) {
@@ -62,11 +75,12 @@ void multiply_tile(const Target& target, const float* a, const float* b, int64_t
     __builtin_prefetch(c, 1);
     __builtin_prefetch(c + kColumns - 1, 1);
   }
-  for (int64_t p = 0; p < depth; ++p, a += kRows, b += kColumns) {
+  const float* factors = a.data;
+  for (int64_t p = 0; p < depth; ++p, factors += a.step, b += kColumns) {
     const F32 b_low = load(b), b_high = load(b + kRegisterLanes);
 #pragma GCC unroll 12
     for (int64_t i = 0; i < kRows; ++i) {
-      const F32 factor = a[i] - F32{};
+      const F32 factor = factors[i * a.row] - F32{};
       add_product(low[i], factor, b_low);
       add_product(high[i], factor, b_high);
     }
@@ -75,8 +89,17 @@ void multiply_tile(const Target& target, const float* a, const float* b, int64_t
   for (int64_t i = 0; i < kRows; ++i) store_row(target, i, low[i], high[i]);
 }
 
+// Two loops: with what is known of the addresses each has its own.
+void multiply_tile(const Target& target, const Rows& a, const float* b, int64_t depth) {
+  if (a.step == 1) {
+    multiply_rows(target, plain_rows(a.data, a.row), b, depth);
+  } else {
+    multiply_rows(target, packed_rows(a.data, depth), b, depth);
+  }
+}
+
 // The same at the edge of c: into a whole tile beside it.
-void multiply_edge_tile(const Target& target, const float* a, const float* b, int64_t depth, int64_t rows,
+void multiply_edge_tile(const Target& target, const Rows& a, const float* b, int64_t depth, int64_t rows,
                         int64_t columns) {
   alignas(64) float tile[kRows * kColumns];
   multiply_tile({tile, kColumns, false, nullptr}, a, b, depth);
@@ -123,17 +146,38 @@ struct Blocks {
 int64_t a_block_size(const Gemm& g) { return std::min(kDepth, g.k) * std::min(kBlockRows, round_up(g.m, kRows)); }
 int64_t b_block_size(const Gemm& g) { return std::min(kDepth, g.k) * std::min(kBlockColumns, round_up(g.n, kColumns)); }
 
+struct BlockOfA {
+  Rows rows, last;  // last: those behind the last whole tile
+};
+
+// Rows [row, row + rows) and entries [p, p + depth) of a. Copied to `memory` where they are transposed or bf16; of
+// plain rows only the last, whose tile would reach beyond them.
+template <class T>
+BlockOfA block_of_a(const Gemm& g, int64_t row, int64_t p, int64_t rows, int64_t depth, float* memory) {
+  const int64_t stride = g.a.stride, whole = rows / kRows * kRows;
+  const T* from = static_cast<const T*>(g.a.data) + (g.a.is_transposed ? p * stride + row : row * stride + p);
+  if constexpr (std::is_same_v<T, float>) {
+    if (!g.a.is_transposed) {
+      pack<kRows>(memory, from + whole * stride, stride, false, rows - whole, depth);
+      return {plain_rows(from, stride), packed_rows(memory, depth)};
+    }
+  }
+  pack<kRows>(memory, from, stride, g.a.is_transposed, rows, depth);
+  const Rows all = packed_rows(memory, depth);
+  return {all, all.tile(whole)};
+}
+
 // Rows and columns of c by one block of a and one of b.
-void multiply_blocks(const Target& target, const float* a, const float* b, int64_t rows, int64_t columns,
+void multiply_blocks(const Target& target, const BlockOfA& a, const float* b, int64_t rows, int64_t columns,
                      int64_t depth) {
   for (int64_t j = 0; j < columns; j += kColumns, b += kColumns * depth) {
     for (int64_t i = 0; i < rows; i += kRows) {
-      const float* sliver = a + i * depth;
       const int64_t height = std::min(kRows, rows - i), width = std::min(kColumns, columns - j);
+      const Rows tile = height == kRows ? a.rows.tile(i) : a.last;
       if (height == kRows && width == kColumns) {
-        multiply_tile(target.at(i, j), sliver, b, depth);
+        multiply_tile(target.at(i, j), tile, b, depth);
       } else {
-        multiply_edge_tile(target.at(i, j), sliver, b, depth, height, width);
+        multiply_edge_tile(target.at(i, j), tile, b, depth, height, width);
       }
     }
   }
@@ -142,7 +186,7 @@ void multiply_blocks(const Target& target, const float* a, const float* b, int64
 // On the calling thread, c in f32. The activation follows while its block is in a cache.
 template <class T>
 void multiply(const Gemm& g, const Blocks& blocks) {
-  const T *const a = static_cast<const T*>(g.a.data), *const b = static_cast<const T*>(g.b.data);
+  const T* const b = static_cast<const T*>(g.b.data);
   Target c{static_cast<float*>(g.c), g.c_stride, g.adds, static_cast<const float*>(g.bias)};
   int64_t p = 0;
   do {  // once where k is 0
@@ -153,9 +197,8 @@ void multiply(const Gemm& g, const Blocks& blocks) {
                      !g.b.is_transposed, columns, depth);
       for (int64_t i = 0; i < g.m; i += kBlockRows) {
         const int64_t rows = std::min(kBlockRows, g.m - i);
-        pack<kRows>(blocks.a, a + (g.a.is_transposed ? p * g.a.stride + i : i * g.a.stride + p), g.a.stride,
-                    g.a.is_transposed, rows, depth);
-        multiply_blocks(c.at(i, j), blocks.a, blocks.b, rows, columns, depth);
+        const BlockOfA block = block_of_a<T>(g, i, p, rows, depth, blocks.a);
+        multiply_blocks(c.at(i, j), block, blocks.b, rows, columns, depth);
         if (g.activated && p + depth == g.k) activate(g.rows(i, i + rows).columns(j, j + columns));
       }
     }
