@@ -188,10 +188,11 @@ TEST_CASE("report: every number on the page stands in the file it names") {
   CAPTURE(result.err);
   REQUIRE(result.exit_code == 0);
   CHECK(report({bench}, page).exit_code == 0);  // its own page is replaced
-  REQUIRE(report({stories.path("tinystories-table"), stories.path("logit-chasing"), bench, list,
-                  stories.path("<b>single & alone")},
-                 page)
-              .exit_code == 0);
+  const std::vector<std::string> with_pictures{
+      stories.path("tinystories-table"), stories.path("logit-chasing"),      bench, list,
+      stories.path("<b>single & alone"), "--pictures=" + stories.path("svg")};
+  REQUIRE(report(with_pictures, page).exit_code == 0);
+  REQUIRE(report(with_pictures, page).exit_code == 0);
 
   const std::string html = read_file(page);
   const std::vector<Shown> shown = shown_in(html);
@@ -218,6 +219,27 @@ TEST_CASE("report: every number on the page stands in the file it names") {
   }
   // The single run has one evaluation alone, which makes no curve.
   CHECK(figures.size() == 4 + 7 + 1 + 6);
+
+  // The same plots by themselves, which bring their colours and their legend.
+  size_t pictures = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator(stories.folder() / "svg")) {
+    ++pictures;
+    const std::string svg = read_file(entry.path());
+    CHECK(draws_series(svg));
+    CHECK(svg.rfind("<svg", 0) == 0);
+    CHECK(svg.find("<title>taper: ") != std::string::npos);
+    CHECK(svg.find("prefers-color-scheme:dark") != std::string::npos);
+  }
+  CHECK(pictures == figures.size());
+  const std::string growth = read_file(stories.folder() / "svg/logit-chasing-scale.svg");
+  for (const char* label : {">1M-lr0.01-baseline<", ">1M-lr0.01-all<", ">1M-lr0.01-all-anchor0.1<"}) {
+    CHECK(growth.find(label) != std::string::npos);
+  }
+  stories.folder().write("svg/logit-chasing-scale.svg", "mine");
+  const ProcessResult refused = report(with_pictures, page);
+  CHECK(refused.exit_code == 2);
+  CHECK(refused.err.find("logit-chasing-scale.svg is there and no report's") != std::string::npos);
+  CHECK(read_file(stories.folder() / "svg/logit-chasing-scale.svg") == "mine");
 
   // The Markdown and the CSV say the same.
   const std::string markdown = read_file(stories.folder() / "report.md"),

@@ -9,13 +9,16 @@
 namespace taper {
 namespace {
 
-constexpr const char* kStyle = R"css(
+constexpr const char* kPalette = R"css(
 :root{color-scheme:light dark;--text:#1c2024;--soft:#5b6570;--page:#fff;--card:#f6f7f9;--line:#d9dde2;--grid:#d9dde2;
 --accent:#0b62c4;--series-1:#0b62c4;--series-2:#d1480f;--series-3:#1a8a4a;--series-4:#8a3fc0;--series-5:#b98900;
 --series-6:#007f8c;--series-7:#c2257a;--series-8:#6b7280}
 @media (prefers-color-scheme:dark){:root{--text:#e6e9ed;--soft:#9aa5b1;--page:#14171a;--card:#1d2125;--line:#363c43;
 --grid:#3a4048;--accent:#6db3ff;--series-1:#6db3ff;--series-2:#ff9466;--series-3:#5fd38d;--series-4:#c99bf2;
 --series-5:#e8c34a;--series-6:#4fcbd8;--series-7:#f57bb5;--series-8:#a3acb8}}
+)css";
+
+constexpr const char* kStyle = R"css(
 *{box-sizing:border-box}
 body{margin:0 auto;max-width:72rem;padding:1.5rem 1rem 4rem;font:16px/1.5 system-ui,sans-serif;color:var(--text);
 background:var(--page);overflow-wrap:break-word}
@@ -127,12 +130,14 @@ std::string html_published(const ResultTable& table) {
       html_escaped(table.title), rows_of(table, ""), html_escaped(table.note));
 }
 
+std::string html_palette() { return kPalette; }
+
 std::string html_page(const std::string& title, const std::string& body) {
   return fmt::format(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n<title>{}</title>\n"
-      "<style>{}</style></head>\n<body>\n{}</body></html>\n",
-      html_escaped(title), kStyle, body);
+      "<style>{}{}</style></head>\n<body>\n{}</body></html>\n",
+      html_escaped(title), kPalette, kStyle, body);
 }
 
 }  // namespace taper

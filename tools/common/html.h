@@ -19,6 +19,9 @@ std::string html_from(const std::string& element, const std::string& text, const
 std::string html_table(const ResultTable& table, const std::string& place);
 std::string html_published(const ResultTable& table);
 
+// The page's colours as CSS variables, light or dark as the reader's system is.
+std::string html_palette();
+
 // The whole page around a body.
 std::string html_page(const std::string& title, const std::string& body);
 

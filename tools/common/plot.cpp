@@ -16,6 +16,7 @@
 #include "engine/io/atomic_file.h"
 #include "engine/io/read_file.h"
 #include "tools/common/child_process.h"
+#include "tools/common/html.h"
 
 namespace taper {
 namespace {
@@ -61,11 +62,14 @@ std::string quoted(const std::string& text) {
   return result + "\" noenhanced";
 }
 
-std::string preamble(const std::string& title) {
+enum class Legend { none, below };
+
+std::string preamble(const std::string& title, Legend legend) {
   std::string script = "set terminal svg size 480,300 dynamic font \"sans-serif,15\"\n";
   script += fmt::format("set title {} tc rgb \"{}\"\n", quoted(title), kText);
   script += fmt::format("set border 3 lc rgb \"{}\"\nset tics nomirror tc rgb \"{}\"\n", kText, kText);
-  script += fmt::format("set grid lc rgb \"{}\" lt 1\nunset key\n", kGrid);
+  script += fmt::format("set grid lc rgb \"{}\" lt 1\n", kGrid);
+  script += legend == Legend::none ? "unset key\n" : fmt::format("set key below tc rgb \"{}\"\n", kText);
   return script;
 }
 
@@ -132,8 +136,10 @@ Curve thinned(const Curve& curve, size_t most) {
   return result;
 }
 
-std::string draw(const LinePlot& plot) {
-  std::string script = preamble(plot.title), command = "plot ";
+namespace {
+
+std::string script_of(const LinePlot& plot, Legend legend) {
+  std::string script = preamble(plot.title, legend), command = "plot ";
   script += fmt::format(
       "set xlabel {} tc rgb \"{}\"\nset xrange [0:*]\nset autoscale yfix\nset offsets 0, 0, graph 0.04, graph 0.04\n",
       quoted(plot.x_label), kText);
@@ -143,14 +149,14 @@ std::string draw(const LinePlot& plot) {
     script += fmt::format("$series{} << EOD\n", i);
     for (size_t k = 0; k < curve.steps.size(); ++k) script += fmt::format("{} {}\n", curve.steps[k], curve.values[k]);
     script += "EOD\n";
-    command += fmt::format("{}$series{} using 1:2 with lines lw 1.8 lc rgb \"{}\"", i > 0 ? ", " : "", i,
-                           series_colour(series.colour));
+    command += fmt::format("{}$series{} using 1:2 with lines lw 1.8 lc rgb \"{}\" title {}", i > 0 ? ", " : "", i,
+                           series_colour(series.colour), quoted(series.label));
   }
-  return run_gnuplot(script + command + "\n");
+  return script + command + "\n";
 }
 
-std::string draw(const BarPlot& plot) {
-  std::string script = preamble(plot.title);
+std::string script_of(const BarPlot& plot) {
+  std::string script = preamble(plot.title, Legend::none);
   script += "set style fill solid 0.75\nset boxwidth 0.6\nset yrange [0:*]\nset xrange [-0.6:" +
             std::to_string(plot.bars.size()) + "-0.4]\nset xtics (";
   std::string data = "$bars << EOD\n", command = "plot ";
@@ -168,7 +174,24 @@ std::string draw(const BarPlot& plot) {
       "$bars using ($1-0.08):3:(0.16):(0) with vectors nohead lw 2 lc rgb \"{0}\", "
       "$bars using ($1-0.08):4:(0.16):(0) with vectors nohead lw 2 lc rgb \"{0}\"",
       kText);
-  return run_gnuplot(script + ")\n" + data + "EOD\n" + command + "\n");
+  return script + ")\n" + data + "EOD\n" + command + "\n";
 }
+
+// A page's plot with the page's colours and a title.
+std::string standing_alone(std::string svg, const std::string& title) {
+  return svg.insert(svg.find('>') + 1,
+                    fmt::format("<title>{}{}</title><style>{}svg{{background:var(--page);color:var(--text)}}</style>",
+                                kPictureTitle, html_escaped(title), html_palette()));
+}
+
+}  // namespace
+
+std::string draw(const LinePlot& plot) { return run_gnuplot(script_of(plot, Legend::none)); }
+std::string draw(const BarPlot& plot) { return run_gnuplot(script_of(plot)); }
+
+std::string draw_alone(const LinePlot& plot) {
+  return standing_alone(run_gnuplot(script_of(plot, Legend::below)), plot.title);
+}
+std::string draw_alone(const BarPlot& plot) { return standing_alone(run_gnuplot(script_of(plot)), plot.title); }
 
 }  // namespace taper

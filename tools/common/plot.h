@@ -1,5 +1,5 @@
-// Plots as SVG, drawn by gnuplot, to stand inside a page: their colours are the page's CSS variables --series-1 to
-// --series-8 and --grid and its text colour, so that they follow it into the dark. Without a legend: the page has it.
+// Plots as SVG, drawn by gnuplot. Inside a page their colours are the page's CSS variables --series-1 to --series-8 and
+// --grid and its text colour, so that they follow it into the dark, and the page has the legend. Alone they bring both.
 #pragma once
 
 #include <string>
@@ -10,6 +10,7 @@
 namespace taper {
 
 inline constexpr int kPlotColours = 8;
+inline constexpr const char* kPictureTitle = "taper: ";  // how the title of a plot that stands alone begins
 
 struct PlotSeries {
   std::string label;
@@ -36,6 +37,10 @@ struct BarPlot {
 // "<svg ...>...</svg>". Error where gnuplot is absent, naming the cure, or fails.
 std::string draw(const LinePlot& plot);
 std::string draw(const BarPlot& plot);
+
+// The same as a file of its own, for a README: with a legend, a title, and the page's colours (tools/common/html.h).
+std::string draw_alone(const LinePlot& plot);
+std::string draw_alone(const BarPlot& plot);
 
 // The curve as at most `most` means.
 Curve thinned(const Curve& curve, size_t most);

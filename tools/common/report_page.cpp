@@ -13,7 +13,6 @@
 #include "tools/common/html.h"
 #include "tools/common/machine.h"
 #include "tools/common/plan.h"
-#include "tools/common/plot.h"
 #include "tools/common/published.h"
 #include "tools/common/run_plan.h"
 #include "tools/common/run_results.h"
@@ -118,10 +117,17 @@ void ReportInputs::add(const fs::path& path) {
 }
 
 void ReportPage::begin_section(const std::string& id, const std::string& title, const std::string& from) {
+  section_ = id;
   const std::string attribute = from.empty() ? "" : " data-from=\"" + html_escaped(from) + "\"";
   contents_ += fmt::format("<li><a href=\"#{}\"{}>{}</a></li>\n", html_escaped(id), attribute, html_escaped(title));
   body_ += fmt::format("<h2 id=\"{}\"{}>{}</h2>\n", html_escaped(id), attribute, html_escaped(title));
   markdown_ += (markdown_.empty() ? "## " : "\n## ") + title + "\n";
+}
+
+std::string ReportPage::new_picture_name(const std::string& key) const {
+  std::string name = section_ + "-" + key;
+  for (int number = 2; pictures_.count(name) > 0; ++number) name = fmt::format("{}-{}-{}", section_, key, number);
+  return name;
 }
 
 void ReportPage::add_table(const ResultTable& table, const std::string& place) {
@@ -235,7 +241,9 @@ void ReportPage::add_plots(const std::vector<fs::path>& runs, bool has_scale_dyn
         const Curve curve = results[i].curve(plotted.key);
         if (curve.steps.size() > 1) plot.series.push_back({kind_of(group[i]), curve, static_cast<int>(i) + 1});
       }
-      if (!plot.series.empty()) figures += figure_of(plot, results, plotted.key);
+      if (plot.series.empty()) continue;
+      figures += figure_of(plot, results, plotted.key);
+      keep_picture(plot, plotted.key);
     }
     if (figures.empty()) continue;
     body_ += "<h3>Curves</h3><ul class=\"legend\">" + legend + "</ul>\n<div class=\"plots\">\n" + figures + "</div>\n";

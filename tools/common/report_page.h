@@ -2,9 +2,11 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "tools/common/plot.h"
 #include "tools/common/result_table.h"
 
 namespace taper {
@@ -21,6 +23,9 @@ struct ReportInputs {
 
 class ReportPage {
  public:
+  // keeps_pictures: each plot is drawn a second time, to stand alone.
+  explicit ReportPage(bool keeps_pictures) : keeps_pictures_(keeps_pictures) {}
+
   void add_experiment(const std::filesystem::path& folder);
   void add_runs(const std::vector<std::filesystem::path>& folders);
   void add_benchmarks(const std::vector<std::filesystem::path>& files);
@@ -29,6 +34,8 @@ class ReportPage {
   std::string html() const;
   std::string markdown() const { return markdown_; }
   std::string csv() const { return "file,table,row,column,value\n" + csv_; }
+  // SVG by name: SECTION-KEY, with a number behind it where a section has several of one key.
+  const std::map<std::string, std::string>& pictures() const { return pictures_; }
 
  private:
   void begin_section(const std::string& id, const std::string& title, const std::string& from);
@@ -37,10 +44,17 @@ class ReportPage {
   void add_published(const ResultTable& table);
   void add_to_csv(const ResultTable& table, const std::string& file);
   void add_plots(const std::vector<std::filesystem::path>& runs, bool has_scale_dynamics);
+  template <class Plot>
+  void keep_picture(const Plot& plot, const std::string& key) {
+    if (keeps_pictures_) pictures_.emplace(new_picture_name(key), draw_alone(plot));
+  }
+  std::string new_picture_name(const std::string& key) const;
   void add_samples(const std::vector<std::filesystem::path>& runs);
   void add_settings(const std::filesystem::path& file, const std::string& pointer);
 
-  std::string contents_, body_, markdown_, csv_;
+  const bool keeps_pictures_;
+  std::string section_, contents_, body_, markdown_, csv_;
+  std::map<std::string, std::string> pictures_;
 };
 
 }  // namespace taper
