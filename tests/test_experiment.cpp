@@ -11,6 +11,7 @@
 #include "engine/core/error.h"
 #include "engine/io/folder_lock.h"
 #include "tests/support/prepared_stories.h"
+#include "tools/common/experiment.h"
 
 using namespace taper;
 using namespace taper::test;
@@ -119,6 +120,21 @@ TEST_CASE("tinystories-table: stopped and called again it writes the same files 
     CAPTURE(file);
     CHECK(read_file(stories.folder() / "whole" / file) == read_file(stories.folder() / "stopped" / file));
   }
+}
+
+TEST_CASE("experiments: a small budget chooses small steps before few of them") {
+  const std::vector<Scale> scales = small_steps_first({Scale{{"1M"}, 2}, Scale{{"1M", "3M"}, 3}});
+  REQUIRE(scales.size() == 4);
+  CHECK(scales[0].batch_tokens * 4 == scales[2].batch_tokens);
+  CHECK(scales[1].batch_tokens * 2 == scales[2].batch_tokens);
+  for (const size_t small : {0, 1}) {
+    CHECK(scales[small].seeds == 2);
+    CHECK(scales[small].sizes == scales[2].sizes);
+    CHECK(scales[small].warmup == scales[small].taper_start);
+    CHECK(scales[small].warmup > scales[2].warmup);
+    CHECK(scales[small].taper_end > scales[2].taper_end);
+  }
+  CHECK(scales[3].sizes.size() == 2);
 }
 
 TEST_CASE("experiments: what is wrong is said before any work, with exit code 2") {

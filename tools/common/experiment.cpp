@@ -91,7 +91,7 @@ Scale scale_by_budget(const Experiment& experiment, const ExperimentOptions& opt
         std::min(steps_within(60 * options.budget, experiment, scale, uses, valid_tokens), experiment.full.steps);
     if (stop_requested()) return chosen;
     const bool is_first = chosen.steps == 0;
-    if (!is_first && scale.steps < kGoodSteps) break;
+    if (!is_first && scale.steps < std::min(kGoodSteps, experiment.full.steps)) break;
     require_usage(scale.steps >= kFewestSteps,
                   "--budget: too little for this experiment here; got {} minutes, for {} steps of each run, want at "
                   "least {}",
@@ -203,6 +203,17 @@ Scale published_scale() {
   scale.taper_start = 0.05;
   scale.taper_end = 0.4;
   return scale;
+}
+
+std::vector<Scale> small_steps_first(std::vector<Scale> scales) {
+  Scale half = scales.front();
+  half.batch_tokens /= 2;
+  half.warmup = half.taper_start = 0.1;
+  half.taper_end = 0.5;
+  Scale quarter = half;
+  quarter.batch_tokens /= 2;
+  scales.insert(scales.begin(), {quarter, half});
+  return scales;
 }
 
 void ExperimentOptions::declare(Cli& cli) {

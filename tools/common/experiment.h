@@ -44,6 +44,10 @@ inline constexpr const char* kPublishedSource =
     "schedule "
     "are those of its public replication.";
 
+// For a budget to choose among (Experiment::scaled): before these the first of them at a quarter and at half of its
+// tokens a step, with longer warm-up and taper. What a short run lacks is steps: a taper of a few dozen diverges.
+std::vector<Scale> small_steps_first(std::vector<Scale> scales);
+
 struct ExperimentOptions {
   std::string data;  // gpt2-table: several, with commas between them
   std::filesystem::path output;
@@ -66,7 +70,8 @@ struct Experiment {
   std::string question;  // in a sentence
   Scale full;
   std::string source_of_full = kPublishedSource;
-  // By a budget: the last of these whose steps come to kGoodSteps, or else the first, with the steps there is time for.
+  // Small to large. By a budget: the last of these whose steps come to kGoodSteps, or to all the published ones; else
+  // the first, with the steps there is time for.
   std::vector<Scale> scaled;
   std::function<std::vector<PlannedRun>(const Scale& scale)> plan;
   std::function<std::vector<ResultTable>(const Scale& scale, const ResultsByName& results)> tables;
