@@ -122,19 +122,35 @@ TEST_CASE("tinystories-table: stopped and called again it writes the same files 
   }
 }
 
-TEST_CASE("experiments: a small budget chooses small steps before few of them") {
-  const std::vector<Scale> scales = small_steps_first({Scale{{"1M"}, 2}, Scale{{"1M", "3M"}, 3}});
+TEST_CASE("experiments: a small budget takes small steps before it takes few") {
+  Scale narrow{{"1M"}, 1};
+  narrow.taper_start = narrow.warmup = 0.08;
+  narrow.taper_end = 0.6;
+  const std::vector<Scale> scales = scales_for_budget({narrow, Scale{{"1M", "3M"}, 3}});
   REQUIRE(scales.size() == 4);
-  CHECK(scales[0].batch_tokens * 4 == scales[2].batch_tokens);
-  CHECK(scales[1].batch_tokens * 2 == scales[2].batch_tokens);
-  for (const size_t small : {0, 1}) {
-    CHECK(scales[small].seeds == 2);
-    CHECK(scales[small].sizes == scales[2].sizes);
-    CHECK(scales[small].warmup == scales[small].taper_start);
-    CHECK(scales[small].warmup > scales[2].warmup);
-    CHECK(scales[small].taper_end > scales[2].taper_end);
-  }
-  CHECK(scales[3].sizes.size() == 2);
+  CHECK(scales[0].batch_tokens * 4 == narrow.batch_tokens);
+  CHECK(scales[1].batch_tokens * 2 == narrow.batch_tokens);
+  CHECK(scales[0].warmup == 0.1);
+  CHECK(scales[0].taper_end == 0.6);
+  CHECK(scales_for_budget({Scale{{"1M"}, 1}})[0].taper_end == 0.5);
+  CHECK(scales[2].warmup == narrow.warmup);
+
+  const auto chosen = [&](std::vector<int64_t> steps, int64_t full) {
+    size_t next = 0;
+    return largest_scale(scales, full, [&](const Scale&) { return steps[next++]; });
+  };
+  const Scale few = chosen({640, 320, 160, 20}, 100000);
+  CHECK(few.batch_tokens == scales[0].batch_tokens);
+  CHECK(few.steps == 640);
+  const Scale more = chosen({4000, 2000, 1000, 200}, 100000);
+  CHECK(more.batch_tokens == narrow.batch_tokens);
+  CHECK(more.sizes.size() == 1);
+  CHECK(more.steps == 1000);
+  CHECK(chosen({8000, 4000, 2000, 1000}, 100000).sizes.size() == 2);
+  // Where all the published steps are few, they are enough.
+  CHECK(chosen({2000, 1000, 500, 100}, 300).steps == 300);
+  CHECK(chosen({2000, 1000, 500, 100}, 300).batch_tokens == narrow.batch_tokens);
+  CHECK(chosen({280, 140, 70, 10}, 300).steps == 280);
 }
 
 TEST_CASE("experiments: what is wrong is said before any work, with exit code 2") {
@@ -157,6 +173,7 @@ TEST_CASE("experiments: what is wrong is said before any work, with exit code 2"
   refuses({"--steps", "5", "--seeds", "9223372036854775807"}, "--seeds: out of range; got '9223372036854775807'");
   refuses({"--steps", "9223372036854775807"}, "--steps: out of range");
   refuses({"--steps", "5", "--batch-tokens", "6400000000000"}, "--batch-tokens: out of range");
+  refuses({"--budget", "3", "--context", "3000"}, "--batch-tokens: must be a multiple of the context");
   refuses({"--budget", "0.001", "--context", "16", "--batch-tokens", "64", "--width", "16", "--layers", "1"},
           "--budget: too little for this experiment here");
   const ProcessResult no_data =

@@ -153,7 +153,7 @@ int run(int argc, char** argv) {
   experiment.question = "What does it cost a pretrained GPT-2 to lose its norms?";
   experiment.full = published();
   experiment.source_of_full = "Published: FakeLN's fine-tuning of GPT-2 small (arXiv 2507.02559).";
-  experiment.scaled = small_steps_first({scaled(options)});
+  experiment.scaled = {scaled(options)};
   experiment.plan = [&](const Scale& scale) { return table.plan(scale); };
   experiment.tables = [&](const Scale& scale, const ResultsByName& results) { return table.tables(scale, results); };
   return run_experiment(experiment, options.common, cli, common);

@@ -233,7 +233,7 @@ int run(int argc, char** argv) {
   experiment.full = published_scale();
   experiment.full.sizes = {"30M"};
   experiment.full.seeds = 1;
-  experiment.scaled = small_steps_first({Scale{{"1M"}, 1}});
+  experiment.scaled = {Scale{{"1M"}, 1}};
   experiment.plan = [&](const Scale& scale) { return chasing.plan(scale); };
   experiment.tables = [&](const Scale& scale, const ResultsByName& all) { return chasing.tables(scale, all); };
   return run_experiment(experiment, options.common, cli, common);

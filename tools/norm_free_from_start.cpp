@@ -128,7 +128,7 @@ int run(int argc, char** argv) {
   experiment.full = published_scale();
   experiment.full.sizes = {"9M"};
   experiment.full.seeds = 3;
-  experiment.scaled = small_steps_first({Scale{{"1M"}, 1}, Scale{{"1M"}, 2}});
+  experiment.scaled = {Scale{{"1M"}, 1}, Scale{{"1M"}, 2}};
   experiment.plan = [&](const Scale& scale) { return from_start.plan(scale); };
   experiment.tables = [&](const Scale& scale, const ResultsByName& all) { return from_start.tables(scale, all); };
   return run_experiment(experiment, options.common, cli, common);

@@ -1,6 +1,7 @@
 // Which anchor weight and which taper window to take? The variant `all` with each of several weights in the default
 // window, and with the default weight in each of several windows, against the baseline. Example:
 //   taper-sweep --data data/stories --budget 30 --output runs/taper-sweep
+#include <algorithm>
 #include <cmath>
 
 #include "engine/core/error.h"
@@ -10,12 +11,13 @@
 namespace taper {
 namespace {
 
+constexpr double kLaterStart = 0.15;
+
 struct Options {
   ExperimentOptions common;
   std::string variant = "all";
   std::string anchors = "0,0.1,1";
-  std::string starts = "0.05,0.2";
-  std::string ends = "0.2,0.4,0.8";
+  std::string starts, ends;  // empty: around the scale's
   double anchor = 0.1;
 };
 
@@ -32,8 +34,8 @@ class Sweep {
       : options_(options),
         common_(common),
         anchors_(parse_numbers("--anchors", options.anchors, 0)),
-        starts_(parse_numbers("--starts", options.starts, 0)),
-        ends_(parse_numbers("--ends", options.ends, 0)) {}
+        starts_(numbers_or_none("--starts", options.starts)),
+        ends_(numbers_or_none("--ends", options.ends)) {}
 
   std::vector<PlannedRun> plan(const Scale& scale) const {
     std::vector<PlannedRun> runs;
@@ -64,6 +66,10 @@ class Sweep {
   }
 
  private:
+  static std::vector<double> numbers_or_none(const std::string& option, const std::string& text) {
+    return text.empty() ? std::vector<double>{} : parse_numbers(option, text, 0);
+  }
+
   std::vector<Point> points(const Scale& scale) const {
     std::vector<Point> all{{"baseline", 0, scale.taper_start, scale.taper_end, true}};
     const auto add = [&](double anchor, double start, double end) {
@@ -74,8 +80,10 @@ class Sweep {
       if (start < end) all.push_back(point);
     };
     for (const double anchor : anchors_) add(anchor, scale.taper_start, scale.taper_end);
-    for (const double start : starts_) {
-      for (const double end : ends_) add(options_.anchor, start, end);
+    const std::vector<double> later{scale.taper_start, scale.taper_start + kLaterStart};
+    const std::vector<double> longer{scale.taper_end / 2, scale.taper_end, std::min(2 * scale.taper_end, 1.0)};
+    for (const double start : starts_.empty() ? later : starts_) {
+      for (const double end : ends_.empty() ? longer : ends_) add(options_.anchor, start, end);
     }
     return all;
   }
@@ -131,8 +139,10 @@ int run(int argc, char** argv) {
   options.common.declare(cli);
   cli.choice("--variant", options.variant, {"internal", "all"}, "which norms taper away");
   cli.option("--anchors", options.anchors, "weights of the anchor, in the scale's taper window");
-  cli.option("--starts", options.starts, "taper starts as parts of the steps, each with each of --ends");
-  cli.option("--ends", options.ends, "taper ends as parts of the steps");
+  cli.option("--starts", options.starts, "taper starts as parts of the steps, each with each of --ends")
+      .default_text("the scale's, and 0.15 later");
+  cli.option("--ends", options.ends, "taper ends as parts of the steps")
+      .default_text("half, once and twice the scale's");
   cli.option("--anchor", options.anchor, "weight of the anchor in those windows").at_least(0);
   const CommonOptions common = cli.parse(argc, argv);
   const Sweep sweep(options, common);
@@ -142,7 +152,7 @@ int run(int argc, char** argv) {
   experiment.full = published_scale();
   experiment.full.sizes = {"9M"};
   experiment.full.seeds = 3;
-  experiment.scaled = small_steps_first({Scale{{"1M"}, 1}, Scale{{"1M"}, 2}});
+  experiment.scaled = {Scale{{"1M"}, 1}, Scale{{"1M"}, 2}};
   experiment.plan = [&](const Scale& scale) { return sweep.plan(scale); };
   experiment.tables = [&](const Scale& scale, const ResultsByName& results) { return sweep.tables(scale, results); };
   return run_experiment(experiment, options.common, cli, common);

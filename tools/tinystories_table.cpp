@@ -176,8 +176,8 @@ int run(int argc, char** argv) {
   experiment.name = "tinystories-table";
   experiment.question = "Does a transformer without norms learn as well as one with them?";
   experiment.full = published_scale();
-  experiment.scaled = small_steps_first({Scale{{"1M"}, 2}, Scale{{"1M"}, 3}, Scale{{"1M", "3M"}, 3},
-                                         Scale{{"1M", "3M", "9M"}, 3}, Scale{{"1M", "3M", "9M", "30M"}, 6}});
+  experiment.scaled = {Scale{{"1M"}, 2}, Scale{{"1M"}, 3}, Scale{{"1M", "3M"}, 3}, Scale{{"1M", "3M", "9M"}, 3},
+                       Scale{{"1M", "3M", "9M", "30M"}, 6}};
   experiment.plan = [&](const Scale& scale) { return table.plan(scale); };
   experiment.tables = [&](const Scale& scale, const ResultsByName& results) { return table.tables(scale, results); };
   return run_experiment(experiment, options.common, cli, common);

@@ -82,22 +82,24 @@ int64_t steps_within(double seconds, const Experiment& experiment, Scale scale, 
 }
 
 Scale scale_by_budget(const Experiment& experiment, const ExperimentOptions& options) {
+  const bool has_own_batch = options.batch_tokens > 0;
+  std::vector<Scale> scales;
+  for (Scale scale : has_own_batch ? experiment.scaled : scales_for_budget(experiment.scaled)) {
+    apply_given(scale, options);
+    const bool holds_windows = scale.batch_tokens % scale.context == 0;
+    if (holds_windows || has_own_batch) scales.push_back(scale);
+  }
+  const Scale& first = scales.empty() ? experiment.scaled.front() : scales.front();
+  windows_of_step(first.batch_tokens, options.context > 0 ? options.context : first.context);
   CoreUses uses(options.output);
   const auto valid_tokens = static_cast<int64_t>(open_validation_data(split_at_commas(options.data)[0]).size());
-  Scale chosen;
-  for (Scale scale : experiment.scaled) {
-    apply_given(scale, options);
-    scale.steps =
-        std::min(steps_within(60 * options.budget, experiment, scale, uses, valid_tokens), experiment.full.steps);
-    if (stop_requested()) return chosen;
-    const bool is_first = chosen.steps == 0;
-    if (!is_first && scale.steps < std::min(kGoodSteps, experiment.full.steps)) break;
-    require_usage(scale.steps >= kFewestSteps,
-                  "--budget: too little for this experiment here; got {} minutes, for {} steps of each run, want at "
-                  "least {}",
-                  options.budget, std::max<int64_t>(scale.steps, 0), kFewestSteps);
-    chosen = scale;
-  }
+  const Scale chosen = largest_scale(scales, experiment.full.steps, [&](const Scale& scale) {
+    return steps_within(60 * options.budget, experiment, scale, uses, valid_tokens);
+  });
+  require_usage(chosen.steps >= kFewestSteps || stop_requested(),
+                "--budget: too little for this experiment here; got {} minutes, for {} steps of each run, want at "
+                "least {}",
+                options.budget, std::max<int64_t>(chosen.steps, 0), kFewestSteps);
   return chosen;
 }
 
@@ -205,15 +207,29 @@ Scale published_scale() {
   return scale;
 }
 
-std::vector<Scale> small_steps_first(std::vector<Scale> scales) {
-  Scale half = scales.front();
-  half.batch_tokens /= 2;
-  half.warmup = half.taper_start = 0.1;
-  half.taper_end = 0.5;
-  Scale quarter = half;
-  quarter.batch_tokens /= 2;
-  scales.insert(scales.begin(), {quarter, half});
-  return scales;
+std::vector<Scale> scales_for_budget(const std::vector<Scale>& scaled) {
+  std::vector<Scale> all;
+  for (const int64_t divisor : {4, 2}) {
+    Scale small = scaled.front();
+    small.batch_tokens /= divisor;
+    small.warmup = std::max(small.warmup, 0.1);
+    small.taper_start = std::max(small.taper_start, 0.1);
+    small.taper_end = std::max(small.taper_end, 0.5);
+    all.push_back(small);
+  }
+  all.insert(all.end(), scaled.begin(), scaled.end());
+  return all;
+}
+
+Scale largest_scale(const std::vector<Scale>& scales, int64_t full_steps,
+                    const std::function<int64_t(const Scale& scale)>& steps_within) {
+  Scale chosen;
+  for (Scale scale : scales) {
+    scale.steps = std::min(steps_within(scale), full_steps);
+    if (chosen.steps > 0 && scale.steps < std::min(kGoodSteps, full_steps)) break;
+    chosen = scale;
+  }
+  return chosen;
 }
 
 void ExperimentOptions::declare(Cli& cli) {

@@ -44,10 +44,6 @@ inline constexpr const char* kPublishedSource =
     "schedule "
     "are those of its public replication.";
 
-// For a budget to choose among (Experiment::scaled): before these the first of them at a quarter and at half of its
-// tokens a step, with longer warm-up and taper. What a short run lacks is steps: a taper of a few dozen diverges.
-std::vector<Scale> small_steps_first(std::vector<Scale> scales);
-
 struct ExperimentOptions {
   std::string data;  // gpt2-table: several, with commas between them
   std::filesystem::path output;
@@ -70,8 +66,7 @@ struct Experiment {
   std::string question;  // in a sentence
   Scale full;
   std::string source_of_full = kPublishedSource;
-  // Small to large. By a budget: the last of these whose steps come to kGoodSteps, or to all the published ones; else
-  // the first, with the steps there is time for.
+  // Small to large: the first where steps are given; a budget chooses among scales_for_budget() of them.
   std::vector<Scale> scaled;
   std::function<std::vector<PlannedRun>(const Scale& scale)> plan;
   std::function<std::vector<ResultTable>(const Scale& scale, const ResultsByName& results)> tables;
@@ -79,6 +74,15 @@ struct Experiment {
 
 inline constexpr int64_t kGoodSteps = 1000;
 inline constexpr int64_t kFewestSteps = 50;
+
+// Before `scaled` its first at a quarter and at half of the tokens a step, with a warm-up of a tenth of the steps and a
+// taper to their middle at least. What a short run lacks is steps: a taper of a few dozen diverges.
+std::vector<Scale> scales_for_budget(const std::vector<Scale>& scaled);
+
+// The last of `scales` whose steps come to kGoodSteps, or to all of `full_steps`; else the first, with as many steps as
+// there is time for.
+Scale largest_scale(const std::vector<Scale>& scales, int64_t full_steps,
+                    const std::function<int64_t(const Scale& scale)>& steps_within);
 
 // Options of a run of pretrain, from those of the experiment.
 nlohmann::ordered_json pretrain_options(const ExperimentOptions& options, const CommonOptions& common,
