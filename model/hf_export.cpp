@@ -61,9 +61,10 @@ double tolerance(StoredDtype stored, bool has_extra_block) {
 
 void finish(ExportResult& result, const LogitCheck& check, const Transformer& read_back, StoredDtype stored,
             bool has_extra_block) {
-  result.max_logit_difference = check.difference(read_back);
-  result.allowed = tolerance(stored, has_extra_block) * check.greatest_logit();
-  require(result.max_logit_difference <= result.allowed,
+  const LogitDifference difference = check.difference(read_back);
+  result.max_logit_difference = difference.most;
+  result.allowed = difference.allowed(tolerance(stored, has_extra_block));
+  require(difference.is_within(tolerance(stored, has_extra_block)),
           "{}: read back, it is another function, so nothing was written; logits differ by {:.3g}, want at most {:.3g}",
           result.form, result.max_logit_difference, result.allowed);
 }
@@ -158,11 +159,11 @@ std::optional<StockForm> form_for(const Transformer& model, const LogitCheck& ch
                                   LargeEps eps, std::string* why_not) {
   std::optional<StockForm> form = make_stock_form(model, options.route, eps, why_not);
   if (!form || !form->changed) return form;
-  const double difference = check.difference(*form->changed);
-  const double allowed = tolerance(StoredDtype::f32, form->has_extra_block) * check.greatest_logit();
-  if (difference <= allowed) return form;
+  const LogitDifference difference = check.difference(*form->changed);
+  const double allowed = tolerance(StoredDtype::f32, form->has_extra_block);
+  if (difference.is_within(allowed)) return form;
   *why_not = fmt::format("as {} it is another function: logits differ by {:.3g}, want at most {:.3g}", form->how,
-                         difference, allowed);
+                         difference.most, difference.allowed(allowed));
   return std::nullopt;
 }
 

@@ -39,19 +39,17 @@ std::span<const float> values(const Tensor& logits) {
 }  // namespace
 
 LogitCheck::LogitCheck(const Transformer& model, const Say& say) {
+  const auto bad = first_non_finite(model);
+  require(!bad, "tensor {}: has values that are not finite; want finite ones", bad.value_or(""));
   for (std::vector<int32_t>& window : random_windows(model.config())) {
     Tensor logits = logits_of(model, window);
     const auto all = values(logits);
     if (!std::all_of(all.begin(), all.end(), [](float logit) { return std::isfinite(logit); })) continue;
-    for (const float logit : all) greatest_ = std::max(greatest_, std::fabs(double(logit)));
     windows_.push_back(std::move(window));
     logits_.push_back(std::move(logits));
   }
-  if (windows_.empty()) {
-    const auto bad = first_non_finite(model);
-    require(!bad, "tensor {}: has values that are not finite", bad.value_or(""));
-    fail("check: the model's own logits are not finite in any of {} windows of random ids", kWindows);
-  }
+  require(!windows_.empty(), "check: the model's own logits are not finite in any of {} windows of random ids",
+          kWindows);
   if (say && std::ssize(windows_) < kWindows) {
     say(
         fmt::format("check: in {} of {} windows of random ids the model's own logits are not finite; only the others "
@@ -60,18 +58,21 @@ LogitCheck::LogitCheck(const Transformer& model, const Say& say) {
   }
 }
 
-double LogitCheck::difference(const Transformer& other) const {
-  double most = 0;
+LogitDifference LogitCheck::difference(const Transformer& other) const {
+  LogitDifference worst;
   for (size_t w = 0; w < windows_.size(); ++w) {
     const Tensor logits = logits_of(other, windows_[w]);
     const auto want = values(logits_[w]), got = values(logits);
+    LogitDifference here;
     for (size_t i = 0; i < want.size(); ++i) {
-      const double one = std::fabs(double(got[i]) - double(want[i]));
-      if (!(one <= most)) most = one;
-      if (std::isnan(most)) return most;
+      const double difference = std::fabs(double(got[i]) - double(want[i]));
+      if (std::isnan(difference)) return {difference, here.greatest};
+      here.most = std::max(here.most, difference);
+      here.greatest = std::max(here.greatest, std::fabs(double(want[i])));
     }
+    if (here.most * worst.greatest > worst.most * here.greatest) worst = here;
   }
-  return most;
+  return worst;
 }
 
 }  // namespace taper

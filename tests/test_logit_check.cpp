@@ -42,13 +42,30 @@ TEST_CASE("logit check: the same function, and another one") {
   const LogitCheck check(model, [&](std::string_view text) { said = text; });
   CHECK(said.empty());
   CHECK(check.windows().size() == 4);
-  CHECK(check.difference(model) == 0);
+  CHECK(check.difference(model).most == 0);
   const Transformer folded = fold(model);
-  CHECK(check.difference(folded) <= 1e-4 * check.greatest_logit());
+  CHECK(check.difference(folded).is_within(1e-4));
   folded.parameter("h.1.mlp.down.weight").master.data<float>()[3] += 1;
-  CHECK(check.difference(folded) > 1e-3 * check.greatest_logit());
+  CHECK_FALSE(check.difference(folded).is_within(1e-3));
   folded.parameter("h.1.mlp.down.weight").master.data<float>()[3] = std::numeric_limits<float>::quiet_NaN();
-  CHECK(std::isnan(check.difference(folded)));
+  CHECK(std::isnan(check.difference(folded).most));
+  CHECK_FALSE(check.difference(folded).is_within(1e6));
+}
+
+TEST_CASE("logit check: a window of huge logits excuses no other") {
+  ModelConfig config = small_config("taper", Variant::all);
+  config.is_tied = false;  // a huge embedding is no huge unembedding
+  const Transformer model = random_model(config);
+  const int32_t id = id_in_some(LogitCheck(model).windows(), model.config().vocab_size);
+  set_embedding(model, id, 1e4f);
+  const LogitCheck check(model);
+  REQUIRE(check.windows().size() == 4);
+  const Transformer folded = fold(model);
+  CHECK(check.difference(folded).is_within(1e-4));
+  folded.parameter("h.1.mlp.down.weight").master.data<float>()[3] += 1;
+  const LogitDifference difference = check.difference(folded);
+  CHECK_FALSE(difference.is_within(1e-3));
+  CHECK(difference.greatest < 1e3);
 }
 
 TEST_CASE("logit check: windows in which the model itself is not finite are left out, and said") {
@@ -59,14 +76,16 @@ TEST_CASE("logit check: windows in which the model itself is not finite are left
   const LogitCheck check(model, [&](std::string_view text) { said = text; });
   CHECK(check.windows().size() < 4);
   CHECK(said.find("of 4 windows of random ids the model's own logits are not finite") != std::string::npos);
-  CHECK(check.difference(fold(model)) <= 1e-4 * check.greatest_logit());
+  CHECK(check.difference(fold(model)).is_within(1e-4));
 }
 
-TEST_CASE("logit check: a model with no finite window is an error, which names a tensor that is at fault") {
+TEST_CASE("logit check: a model with no finite window is an error, and one with a bad parameter, which is named") {
   const Transformer model = random_model(small_config("taper", Variant::all));
   for (int64_t id = 0; id < model.config().vocab_size; ++id) set_embedding(model, id, 1e30f);
   CHECK_THROWS_WITH_AS(LogitCheck{model}, doctest::Contains("not finite in any of 4 windows"), Error);
-  embedding_of(model, 0)[0] = std::numeric_limits<float>::infinity();
-  CHECK_THROWS_WITH_AS(LogitCheck{model}, doctest::Contains("tensor wte.weight: has values that are not finite"),
+  const Transformer other = random_model(small_config("taper", Variant::all));
+  embedding_of(other, id_in_some(LogitCheck(other).windows(), other.config().vocab_size))[0] =
+      std::numeric_limits<float>::infinity();
+  CHECK_THROWS_WITH_AS(LogitCheck{other}, doctest::Contains("tensor wte.weight: has values that are not finite"),
                        Error);
 }

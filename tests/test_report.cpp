@@ -249,6 +249,25 @@ TEST_CASE("report: every number on the page stands in the file it names") {
   CHECK(csv.find(table["rows"][0][3]["value"].dump()) != std::string::npos);
 }
 
+TEST_CASE("report: runs of one name in different folders are both there, and a slash behind a folder is no name") {
+  if (!has_gnuplot()) SKIP_TEST("no gnuplot");
+  const PreparedStories stories;
+  for (const char* run : {"one/internal", "two/internal"}) {
+    std::string lines;
+    for (int step = 0; step < 3; ++step) lines += fmt::format("{{\"step\":{0},\"loss\":{0},\"ce\":{0}}}\n", step);
+    stories.folder().write(std::string(run) + "/metrics.jsonl", lines);
+  }
+  const ProcessResult result =
+      report({stories.path("one/internal/"), stories.path("two/internal")}, stories.path("report.html"));
+  CAPTURE(result.err);
+  REQUIRE(result.exit_code == 0);
+  const std::string html = read_file(stories.folder() / "report.html");
+  for (const char* label : {">one/internal</span>", ">two/internal</span>", ">one/internal</td>"}) {
+    CAPTURE(label);
+    CHECK(html.find(label) != std::string::npos);
+  }
+}
+
 TEST_CASE("report: what it cannot use is named, and without gnuplot it says so") {
   const PreparedStories stories;
   const ProcessResult none = report({stories.path("nothing")}, stories.path("report.html"));
@@ -261,6 +280,9 @@ TEST_CASE("report: what it cannot use is named, and without gnuplot it says so")
     CHECK(refused.err.find("--output: ") != std::string::npos);
     CHECK(read_file(mine) == "mine");
   }
+  const ProcessResult no_folder = report({stories.path("nothing"), "--pictures=" + mine}, stories.path("report.html"));
+  CHECK(no_folder.exit_code == 2);
+  CHECK(no_folder.err.find("--pictures: " + mine + " is a file; want a folder") != std::string::npos);
   const ProcessResult other = report({stories.folder().write("x.json", "[]").string()}, stories.path("report.html"));
   CHECK(other.exit_code == 2);
   CHECK(other.err.find("x.json: is no result of decode-bench") != std::string::npos);

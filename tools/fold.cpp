@@ -42,12 +42,12 @@ int run(int argc, char** argv) {
   const Transformer model = load_model(folder);
   const Transformer folded = fold(model);
   const LogitCheck check(model, print_message);
-  const double difference = check.difference(folded), allowed = kTolerance * check.greatest_logit();
-  require(difference <= allowed,
+  const LogitDifference difference = check.difference(folded);
+  require(difference.is_within(kTolerance),
           "fold: the folded model is another function, so nothing was written; logits differ by {:.3g}, want at most "
           "{:.3g}",
-          difference, allowed);
-  const nlohmann::json result = {{"max_logit_difference", difference},
+          difference.most, difference.allowed(kTolerance));
+  const nlohmann::json result = {{"max_logit_difference", difference.most},
                                  {"loss_before", to_json(evaluate_rows(model, Gate{0}, check.windows()).loss)},
                                  {"loss_after", to_json(evaluate_rows(folded, Gate{0}, check.windows()).loss)},
                                  {"norms_left", norm_count(folded.config())}};
@@ -55,7 +55,7 @@ int run(int argc, char** argv) {
   if (tokenizer) tokenizer->save(staged.path(), model.config().context);
   staged.commit();
   print_message(fmt::format("{}: {} of {} norms left, logits differ by {:.3g} at most", output.string(),
-                            norm_count(folded.config()), norm_count(model.config()), difference));
+                            norm_count(folded.config()), norm_count(model.config()), difference.most));
   write_result(result.dump() + "\n");
   return 0;
 }

@@ -24,7 +24,7 @@ std::filesystem::path beside(const std::filesystem::path& page, const char* exte
   return std::filesystem::path(page).replace_extension(extension);
 }
 
-bool begins_with_title(const std::filesystem::path& path, const std::string& title) {
+bool has_title(const std::filesystem::path& path, const std::string& title) {
   std::ifstream file(path, std::ios::binary);
   std::string head(512, '\0');
   file.read(head.data(), static_cast<std::streamsize>(head.size()));
@@ -34,7 +34,7 @@ bool begins_with_title(const std::filesystem::path& path, const std::string& tit
 // Only what an earlier call wrote is replaced: the page says whether one did.
 void require_own(const std::filesystem::path& page) {
   require_usage(page.extension() == ".html", "--output: got {}, want a name that ends in .html", page.string());
-  if (begins_with_title(page, kTitle)) return;
+  if (has_title(page, kTitle)) return;
   for (const std::filesystem::path& file : {page, beside(page, ".md"), beside(page, ".csv")}) {
     require_usage(!std::filesystem::exists(file), "--output: {} is there and no report's; want another name",
                   file.string());
@@ -46,7 +46,7 @@ using Pictures = std::map<std::filesystem::path, std::string>;
 // As with the page.
 void require_own(const Pictures& pictures) {
   for (const auto& [file, svg] : pictures) {
-    require_usage(!std::filesystem::exists(file) || begins_with_title(file, std::string("<title>") + kPictureTitle),
+    require_usage(!std::filesystem::exists(file) || has_title(file, std::string("<title>") + kPictureTitle),
                   "--pictures: {} is there and no report's; want another folder", file.string());
   }
 }
@@ -62,6 +62,8 @@ int run(int argc, char** argv) {
       .default_text("none");
   cli.parse(argc, argv);
   require_own(output);
+  require_usage(!std::filesystem::exists(picture_folder) || std::filesystem::is_directory(picture_folder),
+                "--pictures: {} is a file; want a folder", picture_folder.string());
   ReportInputs inputs;
   for (const std::string& path : paths) inputs.add(path);
   ReportPage page(!picture_folder.empty());

@@ -85,12 +85,14 @@ std::string rows_of(const ResultTable& table, const std::string& place) {
 
 }  // namespace
 
-std::string html_escaped(const std::string& text) {
+std::string valid_utf8(const std::string& text) {
   const nlohmann::json json = text;
-  const std::string valid =
-      nlohmann::json::parse(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)).get<std::string>();
+  return nlohmann::json::parse(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)).get<std::string>();
+}
+
+std::string html_escaped(const std::string& text) {
   std::string escaped;
-  for (const char c : valid) {
+  for (const char c : valid_utf8(text)) {
     const auto byte = static_cast<unsigned char>(c);
     if (c == '&') {
       escaped += "&amp;";

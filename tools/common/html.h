@@ -9,6 +9,9 @@
 
 namespace taper {
 
+// Each byte that belongs to no character replaced by U+FFFD.
+std::string valid_utf8(const std::string& text);
+
 // For text and for attributes in double quotes: markup escaped, what is not UTF-8 and control characters replaced.
 std::string html_escaped(const std::string& text);
 

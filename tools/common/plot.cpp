@@ -55,21 +55,22 @@ class TemporaryFolder {
 // As a text of gnuplot's, without markup.
 std::string quoted(const std::string& text) {
   std::string result = "\"";
-  for (const char c : text) {
+  for (const char c : valid_utf8(text)) {
     if (c == '"' || c == '\\') result += '\\';
     if (static_cast<unsigned char>(c) >= 0x20) result += c;
   }
   return result + "\" noenhanced";
 }
 
-enum class Legend { none, below };
-
-std::string preamble(const std::string& title, Legend legend) {
-  std::string script = "set terminal svg size 480,300 dynamic font \"sans-serif,15\"\n";
+// `below`: entries of a legend below the plot, two a row; 0: none.
+std::string preamble(const std::string& title, size_t below) {
+  constexpr size_t kWidth = 480, kHeight = 300, kRow = 20;
+  std::string script = fmt::format("set terminal svg size {},{} dynamic font \"sans-serif,15\"\n", kWidth,
+                                   kHeight + kRow * ((below + 1) / 2));
   script += fmt::format("set title {} tc rgb \"{}\"\n", quoted(title), kText);
   script += fmt::format("set border 3 lc rgb \"{}\"\nset tics nomirror tc rgb \"{}\"\n", kText, kText);
   script += fmt::format("set grid lc rgb \"{}\" lt 1\n", kGrid);
-  script += legend == Legend::none ? "unset key\n" : fmt::format("set key below tc rgb \"{}\"\n", kText);
+  script += below == 0 ? "unset key\n" : fmt::format("set key below maxcols 2 tc rgb \"{}\"\n", kText);
   return script;
 }
 
@@ -138,8 +139,8 @@ Curve thinned(const Curve& curve, size_t most) {
 
 namespace {
 
-std::string script_of(const LinePlot& plot, Legend legend) {
-  std::string script = preamble(plot.title, legend), command = "plot ";
+std::string script_of(const LinePlot& plot, bool has_legend) {
+  std::string script = preamble(plot.title, has_legend ? plot.series.size() : 0), command = "plot ";
   script += fmt::format(
       "set xlabel {} tc rgb \"{}\"\nset xrange [0:*]\nset autoscale yfix\nset offsets 0, 0, graph 0.04, graph 0.04\n",
       quoted(plot.x_label), kText);
@@ -156,7 +157,7 @@ std::string script_of(const LinePlot& plot, Legend legend) {
 }
 
 std::string script_of(const BarPlot& plot) {
-  std::string script = preamble(plot.title, Legend::none);
+  std::string script = preamble(plot.title, 0);
   script += "set style fill solid 0.75\nset boxwidth 0.6\nset yrange [0:*]\nset xrange [-0.6:" +
             std::to_string(plot.bars.size()) + "-0.4]\nset xtics (";
   std::string data = "$bars << EOD\n", command = "plot ";
@@ -186,12 +187,10 @@ std::string standing_alone(std::string svg, const std::string& title) {
 
 }  // namespace
 
-std::string draw(const LinePlot& plot) { return run_gnuplot(script_of(plot, Legend::none)); }
+std::string draw(const LinePlot& plot) { return run_gnuplot(script_of(plot, false)); }
 std::string draw(const BarPlot& plot) { return run_gnuplot(script_of(plot)); }
 
-std::string draw_alone(const LinePlot& plot) {
-  return standing_alone(run_gnuplot(script_of(plot, Legend::below)), plot.title);
-}
+std::string draw_alone(const LinePlot& plot) { return standing_alone(run_gnuplot(script_of(plot, true)), plot.title); }
 std::string draw_alone(const BarPlot& plot) { return standing_alone(run_gnuplot(script_of(plot)), plot.title); }
 
 }  // namespace taper

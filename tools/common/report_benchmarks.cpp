@@ -81,7 +81,9 @@ void ReportPage::add_benchmarks(const std::vector<fs::path>& files) {
     if (!benchmark.plot.bars.empty()) {
       body_ += fmt::format("<div class=\"plots\"><figure data-plot=\"{}\">{}</figure></div>\n",
                            html_escaped(file.string() + "#tokens_per_s"), draw(benchmark.plot));
-      keep_picture(benchmark.plot, benchmark.table.title);
+      BarPlot alone = benchmark.plot;
+      alone.title = benchmark.table.title + ": " + alone.title;
+      keep_picture(alone, benchmark.table.title);
     }
     body_ += "<div class=\"wide\"><table><thead><tr>";
     for (size_t i = 0; i < benchmark.table.columns.size(); ++i) {

@@ -62,11 +62,12 @@ std::string kind_of(const fs::path& run) {
 // so that names say SIZE-lrX-..., those of one rate.
 std::vector<std::vector<fs::path>> plot_groups(const std::vector<fs::path>& runs) {
   std::vector<std::pair<std::string, std::vector<fs::path>>> groups;
-  std::vector<std::string> seen;
+  std::vector<fs::path> seen;
   for (const fs::path& run : runs) {
     if (!fs::exists(run / kMetricsFile)) continue;
-    if (std::find(seen.begin(), seen.end(), kind_of(run)) != seen.end()) continue;
-    seen.push_back(kind_of(run));
+    const fs::path kind = run.parent_path() / kind_of(run);
+    if (std::find(seen.begin(), seen.end(), kind) != seen.end()) continue;
+    seen.push_back(kind);
     const Json settings = fs::exists(run / kRunSettingsFile) ? read_json(run / kRunSettingsFile) : Json::object();
     std::string key;
     const bool is_by_peak = run.filename().string().find("-lr") == run.filename().string().find('-');
@@ -90,6 +91,19 @@ std::vector<std::vector<fs::path>> plot_groups(const std::vector<fs::path>& runs
   return result;
 }
 
+std::string name_of(const fs::path& run) { return run.filename().string(); }
+
+// The runs by that name, with the folder around them where it is another's too.
+std::vector<std::string> labels_of(const std::vector<fs::path>& runs, std::string (*name)(const fs::path&)) {
+  std::vector<std::string> labels;
+  for (const fs::path& run : runs) {
+    const auto is_alike = [&](const fs::path& other) { return name(other) == name(run); };
+    const bool is_enough = std::count_if(runs.begin(), runs.end(), is_alike) == 1;
+    labels.push_back(is_enough ? name(run) : (run.parent_path().filename() / name(run)).string());
+  }
+  return labels;
+}
+
 std::string figure_of(const LinePlot& plot, const std::vector<RunResults>& runs, const char* key) {
   std::string from;
   for (const RunResults& run : runs) from += (run.folder() / kMetricsFile).string() + "#" + key + " ";
@@ -100,7 +114,8 @@ std::string figure_of(const LinePlot& plot, const std::vector<RunResults>& runs,
 
 }  // namespace
 
-void ReportInputs::add(const fs::path& path) {
+void ReportInputs::add(const fs::path& given) {
+  const fs::path path = given.has_filename() ? given : given.parent_path();  // a shell may end it with a slash
   if (fs::exists(path / kExperimentFile)) {
     experiments.push_back(path);
   } else if (fs::exists(path / kMetricsFile)) {
@@ -126,7 +141,7 @@ void ReportPage::begin_section(const std::string& id, const std::string& title, 
 
 std::string ReportPage::new_picture_name(const std::string& key) const {
   std::string name = section_ + "-" + key;
-  for (int number = 2; pictures_.count(name) > 0; ++number) name = fmt::format("{}-{}-{}", section_, key, number);
+  while (pictures_.count(name) > 0) name += "-";  // of another section of this name
   return name;
 }
 
@@ -202,11 +217,13 @@ void ReportPage::add_runs(const std::vector<fs::path>& folders) {
     head += fmt::format("<th class=\"number\">{}</th>", key.title);
     table.columns.push_back(key.title);
   }
-  for (const fs::path& folder : folders) {
+  const std::vector<std::string> labels = labels_of(folders, name_of);
+  for (size_t i = 0; i < folders.size(); ++i) {
+    const fs::path& folder = folders[i];
     const RunResults run(folder);
     const std::string summary = (folder / kSummaryFile).string();
-    rows += "<tr>" + html_from("td", folder.filename().string(), (folder / kRunSettingsFile).string() + "#");
-    table.rows.push_back({text_cell(folder.filename().string())});
+    rows += "<tr>" + html_from("td", labels[i], (folder / kRunSettingsFile).string() + "#");
+    table.rows.push_back({text_cell(labels[i])});
     for (const Key& key : kKeys) {
       const Cell cell = number_cell(run.summary_number(key.key), key.digits, summary + ": " + key.key);
       rows += cell.value.is_null() ? "<td class=\"number\">-</td>"
@@ -226,24 +243,27 @@ void ReportPage::add_runs(const std::vector<fs::path>& folders) {
 }
 
 void ReportPage::add_plots(const std::vector<fs::path>& runs, bool has_scale_dynamics) {
+  int number = 0;
   for (const std::vector<fs::path>& group : plot_groups(runs)) {
+    ++number;
     std::vector<RunResults> results;
     for (const fs::path& run : group) results.emplace_back(run);
+    const std::vector<std::string> labels = labels_of(group, kind_of);
     std::string legend, figures;
     for (size_t i = 0; i < group.size(); ++i) {
       legend += fmt::format("<li><i style=\"background:var(--series-{})\"></i>{}</li>", i + 1,
-                            html_from("span", kind_of(group[i]), (group[i] / kRunSettingsFile).string() + "#"));
+                            html_from("span", labels[i], (group[i] / kRunSettingsFile).string() + "#"));
     }
     for (const PlottedKey& plotted : kPlottedKeys) {
       if (plotted.is_scale_dynamics && !has_scale_dynamics) continue;
       LinePlot plot{plotted.title, "step", {}};
       for (size_t i = 0; i < results.size(); ++i) {
         const Curve curve = results[i].curve(plotted.key);
-        if (curve.steps.size() > 1) plot.series.push_back({kind_of(group[i]), curve, static_cast<int>(i) + 1});
+        if (curve.steps.size() > 1) plot.series.push_back({labels[i], curve, static_cast<int>(i) + 1});
       }
       if (plot.series.empty()) continue;
       figures += figure_of(plot, results, plotted.key);
-      keep_picture(plot, plotted.key);
+      keep_picture(plot, number == 1 ? plotted.key : fmt::format("{}-{}", plotted.key, number));
     }
     if (figures.empty()) continue;
     body_ += "<h3>Curves</h3><ul class=\"legend\">" + legend + "</ul>\n<div class=\"plots\">\n" + figures + "</div>\n";
@@ -256,13 +276,15 @@ void ReportPage::add_samples(const std::vector<fs::path>& runs) {
   std::string samples;
   size_t count = 0;
   for (const std::vector<fs::path>& group : plot_groups(runs)) {
-    for (const fs::path& run : group) {
+    const std::vector<std::string> labels = labels_of(group, kind_of);
+    for (size_t i = 0; i < group.size(); ++i) {
+      const fs::path& run = group[i];
       if (count >= kMostSamples) break;
       const std::optional<TextSample> sample = sample_of(run);
       if (!sample) continue;
       ++count;
       samples += fmt::format("<div><h4>{}</h4><p class=\"sample\"><b>{}</b>{}</p></div>\n",
-                             html_from("span", kind_of(run), (run / kRunSettingsFile).string() + "#"),
+                             html_from("span", labels[i], (run / kRunSettingsFile).string() + "#"),
                              html_escaped(sample->prompt), html_escaped(sample->text));
     }
   }

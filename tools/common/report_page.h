@@ -18,7 +18,7 @@ struct ReportInputs {
   std::vector<std::filesystem::path> benchmarks;   // JSON files of decode-bench and last-token-bench
 
   // UsageError where a path is none of these.
-  void add(const std::filesystem::path& path);
+  void add(const std::filesystem::path& given);
 };
 
 class ReportPage {
@@ -34,7 +34,7 @@ class ReportPage {
   std::string html() const;
   std::string markdown() const { return markdown_; }
   std::string csv() const { return "file,table,row,column,value\n" + csv_; }
-  // SVG by name: SECTION-KEY, with a number behind it where a section has several of one key.
+  // SVG by name: SECTION-KEY, with a number behind it for a section's second group of runs and those after it.
   const std::map<std::string, std::string>& pictures() const { return pictures_; }
 
  private:

@@ -38,8 +38,11 @@ train_into() { # folder command...
   elif [ -d "$1" ]; then
     how=(--overwrite)
   fi
-  run "${@:2}" --output "$1" "${how[@]}" --json "${common_flags[@]}" >/dev/null || code=$?
-  if [ $code = 2 ] && [ "${how[*]}" = --resume ]; then echo "to train anew: rm -r $(dirname "$1")" >&2; fi
+  # Its result is read from the run's summary.json.
+  run "${@:2}" --output "$1" "${how[@]}" "${common_flags[@]}" >/dev/null || code=$?
+  if [ $code = 2 ] && [ "${how[*]}" = --resume ]; then
+    printf 'if the run that is there is not wanted any more: rm -r %q\n' "$1" >&2
+  fi
   if [ $code != 0 ]; then exit $code; fi
 }
 
