@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "engine/core/error.h"
@@ -280,6 +281,25 @@ TEST_CASE("taper-sweep, norm-free-from-start and gpt2-table: their losses are th
   REQUIRE(points.size() == 4);  // a window that ends before it begins is none
   CHECK(points[2][5]["value"] == loss_of(stories, "taper-sweep/1M-anchor1-from0.05-to0.4-seed42"));
   CHECK(points[3][5]["value"] == loss_of(stories, "taper-sweep/1M-anchor0.1-from0.1-to0.8-seed42"));
+
+  // The windows that nobody gave lie around the scale's, and each of them ends before the run does.
+  const auto windows_of = [&](const std::string& output, const Arguments& more) {
+    const ProcessResult result =
+        run_process(binary("taper-sweep"), tiny_experiment(stories, output, 30) + Arguments{"--anchors", "0.1"} + more);
+    CAPTURE(result.err);
+    REQUIRE(result.exit_code == 0);
+    std::set<std::string> windows;
+    const Json tables = Json::parse(result.out);
+    const Json& rows = table_named(tables, "sweep")["rows"];
+    for (size_t i = 1; i < rows.size(); ++i) {
+      windows.insert(rows[i][2]["value"].get<std::string>() + " to " + rows[i][3]["value"].get<std::string>());
+    }
+    return windows;
+  };
+  using Windows = std::set<std::string>;
+  CHECK(windows_of("usual", {}) == Windows{"0.05 to 0.4", "0.05 to 0.2", "0.05 to 0.8", "0.2 to 0.4", "0.2 to 0.8"});
+  CHECK(windows_of("longer", {"--warmup-fraction", "0.1", "--taper-end", "0.5"}) ==
+        Windows{"0.1 to 0.5", "0.1 to 0.25", "0.1 to 0.9", "0.25 to 0.5", "0.25 to 0.9"});
 
   // A run that lost its metrics has no scale to tell.
   stories.folder().write("taper-sweep/1M-anchor1-from0.05-to0.4-seed42/metrics.jsonl", "");

@@ -12,6 +12,7 @@ namespace taper {
 namespace {
 
 constexpr double kLaterStart = 0.15;
+constexpr double kLatestEnd = 0.9;  // some of the run should be without norms
 
 struct Options {
   ExperimentOptions common;
@@ -81,7 +82,7 @@ class Sweep {
     };
     for (const double anchor : anchors_) add(anchor, scale.taper_start, scale.taper_end);
     const std::vector<double> later{scale.taper_start, scale.taper_start + kLaterStart};
-    const std::vector<double> longer{scale.taper_end / 2, scale.taper_end, std::min(2 * scale.taper_end, 1.0)};
+    const std::vector<double> longer{scale.taper_end / 2, scale.taper_end, std::min(2 * scale.taper_end, kLatestEnd)};
     for (const double start : starts_.empty() ? later : starts_) {
       for (const double end : ends_.empty() ? longer : ends_) add(options_.anchor, start, end);
     }
@@ -142,7 +143,7 @@ int run(int argc, char** argv) {
   cli.option("--starts", options.starts, "taper starts as parts of the steps, each with each of --ends")
       .default_text("the scale's, and 0.15 later");
   cli.option("--ends", options.ends, "taper ends as parts of the steps")
-      .default_text("half, once and twice the scale's");
+      .default_text("half, once and twice the scale's, 0.9 at most");
   cli.option("--anchor", options.anchor, "weight of the anchor in those windows").at_least(0);
   const CommonOptions common = cli.parse(argc, argv);
   const Sweep sweep(options, common);
