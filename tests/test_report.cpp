@@ -156,6 +156,28 @@ TEST_CASE("plot: a long curve is thinned to means") {
   CHECK(thinned(curve, 1000).values == curve.values);
 }
 
+TEST_CASE("plot: what is many times all the rest is cut off") {
+  LinePlot plot{"loss", "step", {{"a", {}}, {"b", {}}}};
+  for (int step = 0; step < 100; ++step) {
+    for (PlotSeries& series : plot.series) {
+      series.curve.steps.push_back(step);
+      series.curve.values.push_back(1 + 0.05 * step);
+    }
+  }
+  CHECK_FALSE(visible_range(plot).is_cut);
+  plot.series[0].curve.values[60] = 20;
+  plot.series[1].curve.values[63] = std::nan("");
+  CHECK_FALSE(visible_range(plot).is_cut);
+  plot.series[0].curve.values[61] = 1e9;
+  plot.series[0].curve.values[62] = -1e9;
+  const VisibleRange range = visible_range(plot);
+  CHECK(range.is_cut);
+  CHECK(range.low == 1);
+  CHECK(range.high == 20);
+  CHECK_FALSE(visible_range({"zero", "step", {{"a", {{0, 1}, {0, 0}}}}}).is_cut);
+  CHECK_FALSE(visible_range({"none", "step", {}}).is_cut);
+}
+
 TEST_CASE("report: every number on the page stands in the file it names") {
   if (!has_gnuplot()) SKIP_TEST("no gnuplot");
   const PreparedStories stories;

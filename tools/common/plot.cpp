@@ -137,13 +137,44 @@ Curve thinned(const Curve& curve, size_t most) {
   return result;
 }
 
+VisibleRange visible_range(const LinePlot& plot) {
+  // A tenth of the values may be of any size; those within this many times the rest are seen.
+  constexpr double kMostTimes = 8;
+  std::vector<double> sizes;
+  for (const PlotSeries& series : plot.series) {
+    for (const double value : series.curve.values) {
+      if (std::isfinite(value)) sizes.push_back(std::abs(value));
+    }
+  }
+  if (sizes.empty()) return {};
+  const auto usual = sizes.begin() + static_cast<ptrdiff_t>(sizes.size() * 9 / 10);
+  std::nth_element(sizes.begin(), usual, sizes.end());
+  const double most = kMostTimes * *usual;
+  VisibleRange range{most, -most, false};
+  for (const PlotSeries& series : plot.series) {
+    for (const double value : series.curve.values) {
+      if (std::isnan(value)) continue;
+      if (std::abs(value) > most) {
+        range.is_cut = true;
+        continue;
+      }
+      range.low = std::min(range.low, value);
+      range.high = std::max(range.high, value);
+    }
+  }
+  return range;
+}
+
 namespace {
 
 std::string script_of(const LinePlot& plot, bool has_legend) {
-  std::string script = preamble(plot.title, has_legend ? plot.series.size() : 0), command = "plot ";
+  const VisibleRange range = visible_range(plot);
+  const std::string title = plot.title + (range.is_cut ? ", cut" : "");
+  std::string script = preamble(title, has_legend ? plot.series.size() : 0), command = "plot ";
   script += fmt::format(
       "set xlabel {} tc rgb \"{}\"\nset xrange [0:*]\nset autoscale yfix\nset offsets 0, 0, graph 0.04, graph 0.04\n",
       quoted(plot.x_label), kText);
+  if (range.is_cut) script += fmt::format("set yrange [{}:{}]\n", range.low, range.high);
   for (size_t i = 0; i < plot.series.size(); ++i) {
     const PlotSeries& series = plot.series[i];
     const Curve curve = thinned(series.curve, kMostPoints);

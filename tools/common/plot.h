@@ -42,6 +42,14 @@ std::string draw(const BarPlot& plot);
 std::string draw_alone(const LinePlot& plot);
 std::string draw_alone(const BarPlot& plot);
 
+// The values that a plot shows: but for single ones that are many times all others, of a run that diverged, say. They
+// are cut off, and its title says so.
+struct VisibleRange {
+  double low = 0, high = 0;
+  bool is_cut = false;
+};
+VisibleRange visible_range(const LinePlot& plot);
+
 // The curve as at most `most` means.
 Curve thinned(const Curve& curve, size_t most);
 

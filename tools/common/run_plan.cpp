@@ -230,7 +230,7 @@ class PlanRunner {
         fmt::format("plan: {} of {} runs finished{}{}", count(State::finished), jobs_.size(), running, time_left()));
   }
 
-  // By the tokens still to be read, each as dear as its run's measured speed says or, without, as any other.
+  // By the tokens still to be read, each as dear as its run's measured speed says or, without one, another's.
   std::string time_left() const {
     double done = 0, left = 0;
     for (const Job& job : jobs_) {
@@ -244,8 +244,10 @@ class PlanRunner {
     return done > 0 && left > 0 ? ", " + format_duration(seconds * left / done) + " left" : "";
   }
 
-  static double step_cost(const Job& job) {
-    return job.cores.tokens_per_s > 0 ? job.tokens_per_step / job.cores.tokens_per_s : job.tokens_per_step;
+  double step_cost(const Job& job) const {
+    double speed = job.cores.tokens_per_s;
+    for (const Job& other : jobs_) speed = speed > 0 ? speed : other.cores.tokens_per_s;
+    return job.tokens_per_step / (speed > 0 ? speed : 1);
   }
 
   PlanResult stop() {

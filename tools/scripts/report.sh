@@ -2,7 +2,9 @@
 # make report: one page about all experiments, runs and benchmarks under runs/.
 . "$(dirname "$0")/common.sh"
 
-mapfile -t experiments < <(find runs -name experiment.json -printf '%h\n' 2>/dev/null | sort)
+# The main table first.
+mapfile -t experiments < <(find runs -name experiment.json -printf '%h\n' 2>/dev/null | sort |
+  awk '{ print /tinystories-table$/ ? 0 : /logit-chasing$/ ? 1 : /gpt2-table$/ ? 3 : 2, $0 }' | sort -s -k 1,1 | cut -d ' ' -f 2-)
 mapfile -t benchmarks < <(find runs/experiments -maxdepth 1 -name '*.json' 2>/dev/null | sort)
 # Runs that belong to an experiment are told of there.
 mapfile -t runs < <(find runs -name metrics.jsonl -printf '%h\n' 2>/dev/null | sort | while read -r folder; do
