@@ -12,7 +12,7 @@
 #include "engine/core/error.h"
 #include "engine/io/folder_lock.h"
 #include "tests/support/prepared_stories.h"
-#include "tools/common/experiment.h"
+#include "tools/common/experiment_scale.h"
 
 using namespace taper;
 using namespace taper::test;
@@ -152,6 +152,7 @@ TEST_CASE("experiments: a small budget takes small steps before it takes few") {
   CHECK(chosen({2000, 1000, 500, 100}, 300).steps == 300);
   CHECK(chosen({2000, 1000, 500, 100}, 300).batch_tokens == narrow.batch_tokens);
   CHECK(chosen({280, 140, 70, 10}, 300).steps == 280);
+  CHECK(chosen({0}, 300).steps == 0);  // nothing larger is asked about
 }
 
 TEST_CASE("experiments: what is wrong is said before any work, with exit code 2") {
@@ -174,6 +175,8 @@ TEST_CASE("experiments: what is wrong is said before any work, with exit code 2"
   refuses({"--steps", "5", "--seeds", "9223372036854775807"}, "--seeds: out of range; got '9223372036854775807'");
   refuses({"--steps", "9223372036854775807"}, "--steps: out of range");
   refuses({"--steps", "5", "--batch-tokens", "6400000000000"}, "--batch-tokens: out of range");
+  refuses({"--budget", "3", "--steps", "5"}, "--budget and --steps: each says how much");
+  refuses({"--budget", "3", "--width", "15", "--heads", "2"}, "--heads: must divide the width");
   refuses({"--budget", "3", "--context", "3000"}, "--batch-tokens: must be a multiple of the context");
   refuses({"--budget", "0.001", "--context", "16", "--batch-tokens", "64", "--width", "16", "--layers", "1"},
           "--budget: too little for this experiment here");
@@ -215,6 +218,53 @@ TEST_CASE("experiments: --overwrite removes nothing for an experiment that canno
   CHECK(held.exit_code == 2);
   CHECK(held.err.find("is being written by process") != std::string::npos);
   CHECK(fs::exists(stories.folder() / "table/1M-internal-seed42/summary.json"));
+}
+
+TEST_CASE("experiments: what a folder holds of others, or of another experiment, stays") {
+  const PreparedStories stories;
+  const auto run = [&](const std::string& program, const std::string& output, const Arguments& more) {
+    return run_process(binary(program), tiny_experiment(stories, output, 3) + Arguments{"--seeds", "1"} + more);
+  };
+  const auto refuses = [&](const ProcessResult& result, const std::string& message) {
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 2);
+    CHECK(result.err.find(message) != std::string::npos);
+  };
+  const Arguments internal{"--variants", "internal"};
+  for (const char* file : {"plan.jsonl", "table.md", "table.json", "losses.csv"}) {
+    CAPTURE(file);
+    const fs::path mine = stories.folder().write(std::string("of-") + file + "/" + file, "mine");
+    refuses(run("tinystories-table", std::string("of-") + file, internal), "is there and no experiment's");
+    CHECK(read_file(mine) == "mine");
+  }
+  REQUIRE(run("tinystories-table", "table", internal).exit_code == 0);
+  // A call that was killed between its plan and its record has left the plan alone.
+  fs::create_directories(stories.folder() / "killed");
+  fs::copy_file(stories.folder() / "table/plan.jsonl", stories.folder() / "killed/plan.jsonl");
+  CHECK(run("tinystories-table", "killed", internal).exit_code == 0);
+
+  const std::string table = read_file(stories.folder() / "table/table.json");
+  refuses(run("norm-free-from-start", "table", {}), "holds another experiment; got \"tinystories-table\"");
+  CHECK(read_file(stories.folder() / "table/table.json") == table);
+
+  // Two folders of data whose names differ after many letters.
+  const std::string longer = std::string(70, 'a');
+  for (const char* name : {"1", "2"}) fs::copy(stories.data(), stories.folder() / (longer + name));
+  const auto on = [&](const std::string& name) {
+    Arguments arguments = tiny_experiment(stories, "long", 3) + internal + Arguments{"--seeds", "1"};
+    arguments[1] = stories.path(longer + name);
+    return run_process(binary("tinystories-table"), arguments);
+  };
+  REQUIRE(on("1").exit_code == 0);
+  refuses(on("2"), "holds this experiment with another --data");
+
+  Json record = json_file(stories.folder() / "table/experiment.json");
+  record["scale"]["seeds"] = 2000000000;
+  stories.folder().write("table/experiment.json", record.dump());
+  const ProcessResult damaged = run("tinystories-table", "table", internal);
+  CAPTURE(damaged.err);
+  CHECK(damaged.exit_code == 1);
+  CHECK(damaged.err.find("experiment.json: is damaged; got 1 sizes, 2000000000 seeds") != std::string::npos);
 }
 
 TEST_CASE("experiments: --overwrite begins anew where the old experiment's files are damaged") {

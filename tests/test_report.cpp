@@ -176,6 +176,20 @@ TEST_CASE("plot: what is many times all the rest is cut off") {
   CHECK(range.high == 20);
   CHECK_FALSE(visible_range({"zero", "step", {{"a", {{0, 1}, {0, 0}}}}}).is_cut);
   CHECK_FALSE(visible_range({"none", "step", {}}).is_cut);
+
+  // A gate that is soon 0 is seen whole, and one point beside a constant leaves a range to draw in.
+  Curve gate, constant;
+  for (int step = 0; step < 100; ++step) {
+    gate.steps.push_back(step);
+    gate.values.push_back(std::max(0.0, 1 - step / 8.0));
+    constant.steps.push_back(step);
+    constant.values.push_back(step == 50 ? 100 : 1);
+  }
+  CHECK_FALSE(visible_range({"gate", "step", {{"a", gate}}}).is_cut);
+  const VisibleRange around = visible_range({"constant", "step", {{"a", constant}}});
+  CHECK(around.is_cut);
+  CHECK(around.low < 1);
+  CHECK(around.high > 1);
 }
 
 TEST_CASE("report: every number on the page stands in the file it names") {
@@ -309,6 +323,8 @@ TEST_CASE("report: what it cannot use is named, and without gnuplot it says so")
   CHECK(other.exit_code == 2);
   CHECK(other.err.find("x.json: is no result of decode-bench") != std::string::npos);
 
+  const ProcessResult twice = report({stories.path("x.json"), stories.path("x.json")}, stories.path("report.html"));
+  CHECK(twice.exit_code == 2);
   stories.folder().write("run/metrics.jsonl",
                          "{\"step\":0,\"loss\":2,\"ce\":2}\n[]\n{\"step\":\"a\"}\n{\"step\":1,\"loss\":1,\"ce\":1}\n");
   ProcessOptions without;

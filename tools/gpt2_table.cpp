@@ -66,7 +66,9 @@ class Gpt2Table {
   PlannedRun base(const Scale& scale) const {
     ExperimentOptions small = options_.common;
     small.data = corpora_[0];
-    if (small.width == 0) small.width = 128, small.layers = 4, small.heads = 4;
+    if (small.width == 0) small.width = 128;
+    if (small.layers == 0) small.layers = 4;
+    if (small.heads == 0) small.heads = 4;
     Scale own = scale;
     own.steps = kBaseLength * scale.steps;
     own.peak = kBasePeak;
@@ -146,7 +148,12 @@ int run(int argc, char** argv) {
   cli.option("--anchor", options.anchor, "its weight for all, and that of fakeln's auxiliary loss").at_least(0);
   const CommonOptions common = cli.parse(argc, argv);
   require_usage(options.common.sizes.empty(), "--sizes: the model's is what it is; want --model");
-  if (!options.model.empty()) read_model_config(find_model_folder(options.model));
+  if (!options.model.empty()) {
+    const ExperimentOptions& o = options.common;
+    require_usage(o.width == 0 && o.layers == 0 && o.heads == 0,
+                  "--width, --layers, --heads: the model's are what they are; want --model or these");
+    read_model_config(find_model_folder(options.model));
+  }
   const Gpt2Table table(options, common);
   Experiment experiment;
   experiment.name = "gpt2-table";
@@ -154,6 +161,7 @@ int run(int argc, char** argv) {
   experiment.full = published();
   experiment.source_of_full = "Published: FakeLN's fine-tuning of GPT-2 small (arXiv 2507.02559).";
   experiment.scaled = {scaled(options)};
+  experiment.has_corpora = true;
   experiment.plan = [&](const Scale& scale) { return table.plan(scale); };
   experiment.tables = [&](const Scale& scale, const ResultsByName& results) { return table.tables(scale, results); };
   return run_experiment(experiment, options.common, cli, common);

@@ -25,6 +25,7 @@ std::filesystem::path beside(const std::filesystem::path& page, const char* exte
 }
 
 bool has_title(const std::filesystem::path& path, const std::string& title) {
+  if (!std::filesystem::is_regular_file(path)) return false;  // a pipe would be waited for
   std::ifstream file(path, std::ios::binary);
   std::string head(512, '\0');
   file.read(head.data(), static_cast<std::streamsize>(head.size()));

@@ -23,7 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kFile = "cores.json";
 constexpr double kSecondsOfOne = 2;
 // More processes take more memory, and are worth it only where they gain something.
 constexpr double kLeastGain = 1.05;
@@ -133,8 +132,8 @@ std::string shape_of(const PlannedRun& run) {
 }
 
 CoreUses::CoreUses(const fs::path& folder) : folder_(folder), uses_(Json::object()) {
-  if (!fs::exists(folder / kFile)) return;
-  uses_ = try_parse_json<Json>(read_file(folder / kFile, 1 << 20));
+  if (!fs::exists(folder / kCoresFile)) return;
+  uses_ = try_parse_json<Json>(read_file(folder / kCoresFile, 1 << 20));
   const auto is_count = [](const Json& use, const char* key) {
     return use.contains(key) && use[key].is_number_integer() && use[key] > 0;
   };
@@ -143,7 +142,7 @@ CoreUses::CoreUses(const fs::path& folder) : folder_(folder), uses_(Json::object
     is_whole = is_whole && use.is_object() && is_count(use, "processes") && is_count(use, "threads") &&
                use.contains("tokens_per_s") && use["tokens_per_s"].is_number();
   }
-  require(is_whole, "{}: is damaged; without it the cores are measured anew", (folder / kFile).string());
+  require(is_whole, "{}: is damaged; without it the cores are measured anew", (folder / kCoresFile).string());
 }
 
 CoreUse CoreUses::of(const PlannedRun& run, int most_processes) {
@@ -162,6 +161,6 @@ void CoreUses::set(const PlannedRun& run, const CoreUse& use) {
   save();
 }
 
-void CoreUses::save() const { write_file(folder_ / kFile, uses_.dump(2) + "\n"); }
+void CoreUses::save() const { write_file(folder_ / kCoresFile, uses_.dump(2) + "\n"); }
 
 }  // namespace taper

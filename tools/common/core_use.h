@@ -10,6 +10,8 @@
 
 namespace taper {
 
+inline constexpr const char* kCoresFile = "cores.json";
+
 struct CoreUse {
   int processes = 1;
   int threads = 1;          // of each
@@ -24,7 +26,7 @@ CoreUse measure_core_use(const PlannedRun& run, int most_processes, const std::f
 // What of a run decides its speed, as text: runs of one shape share a measurement.
 std::string shape_of(const PlannedRun& run);
 
-// Measurements kept in FOLDER/cores.json, so that a plan that goes on has its threads as before: sums, and with them
+// Measurements kept in FOLDER/kCoresFile, so that a plan that goes on has its threads as before: sums, and with them
 // the last bits of a result, depend on their number.
 class CoreUses {
  public:

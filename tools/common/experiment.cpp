@@ -14,8 +14,10 @@
 #include "engine/io/folder_lock.h"
 #include "engine/io/read_file.h"
 #include "model/config.h"
+#include "model/model_folder.h"
 #include "tools/common/core_use.h"
 #include "tools/common/experiment_record.h"
+#include "tools/common/experiment_scale.h"
 #include "tools/common/run_flags.h"
 #include "tools/common/run_plan.h"
 #include "tools/common/run_tool.h"
@@ -28,89 +30,10 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-// Part of the time that is planned for: runs start, save, and share the machine.
-constexpr double kPlannedPart = 0.9;
-// A token of an evaluation costs a third of one in training, forward and backward.
-constexpr double kEvaluationCost = 1.0 / 3;
-constexpr double kStartSeconds = 1;
-constexpr int64_t kEvaluations = 10;
-constexpr int64_t kEvaluationTokens = 8192;
 constexpr double kMostMinutes = 1e6;
-constexpr int64_t kMostSeeds = 1000;
 constexpr size_t kMostNumbers = 20;  // of a list
 
 int64_t count_of(const PlannedRun& run, const char* key) { return option_count(run, key).value_or(0); }
-
-// Seconds that a plan takes, by the measured speed of its shapes; a run that cannot be measured is as fast as the one
-// before it.
-double seconds_of(const std::vector<PlannedRun>& runs, CoreUses& uses, int64_t valid_tokens) {
-  double seconds = 0, speed = 0;
-  for (const PlannedRun& run : runs) {
-    const CoreUse use = uses.of(run, static_cast<int>(runs.size()));
-    if (stop_requested()) return 0;
-    if (use.tokens_per_s > 0) speed = use.tokens_per_s;
-    const auto trained = static_cast<double>(count_of(run, "steps") * count_of(run, "batch-tokens"));
-    const auto evaluated = static_cast<double>(kEvaluations * kEvaluationTokens + valid_tokens);
-    seconds += kStartSeconds / use.processes + (trained + kEvaluationCost * evaluated) / std::max(speed, 1.0);
-  }
-  return seconds;
-}
-
-void apply_given(Scale& scale, const ExperimentOptions& options) {
-  if (!options.sizes.empty()) scale.sizes = parse_sizes("--sizes", options.sizes);
-  if (options.seeds > 0) scale.seeds = options.seeds;
-  if (options.steps > 0) scale.steps = options.steps;
-  if (options.batch_tokens > 0) scale.batch_tokens = options.batch_tokens;
-  if (options.context > 0) scale.context = options.context;
-  if (options.peak > 0) scale.peak = options.peak;
-  if (options.warmup >= 0) scale.warmup = scale.taper_start = options.warmup;
-  if (options.taper_start >= 0) scale.taper_start = options.taper_start;
-  if (options.taper_end > 0) scale.taper_end = options.taper_end;
-}
-
-// The steps that fit into the budget; 0 where a stop was requested.
-int64_t steps_within(double seconds, const Experiment& experiment, Scale scale, CoreUses& uses, int64_t valid_tokens) {
-  constexpr int64_t kMany = 1000;
-  scale.steps = kMany;
-  const double of_many = seconds_of(experiment.plan(scale), uses, valid_tokens);
-  scale.steps = 2 * kMany;
-  const double of_twice = seconds_of(experiment.plan(scale), uses, valid_tokens);
-  if (stop_requested()) return 0;
-  const double each = (of_twice - of_many) / kMany, fixed = of_many - each * kMany;
-  const auto steps = static_cast<int64_t>((kPlannedPart * seconds - fixed) / each);
-  return steps >= 100 ? steps / 10 * 10 : steps;
-}
-
-Scale scale_by_budget(const Experiment& experiment, const ExperimentOptions& options) {
-  const bool has_own_batch = options.batch_tokens > 0;
-  std::vector<Scale> scales;
-  for (Scale scale : has_own_batch ? experiment.scaled : scales_for_budget(experiment.scaled)) {
-    apply_given(scale, options);
-    const bool holds_windows = scale.batch_tokens % scale.context == 0;
-    if (holds_windows || has_own_batch) scales.push_back(scale);
-  }
-  const Scale& first = scales.empty() ? experiment.scaled.front() : scales.front();
-  windows_of_step(first.batch_tokens, options.context > 0 ? options.context : first.context);
-  CoreUses uses(options.output);
-  const auto valid_tokens = static_cast<int64_t>(open_validation_data(split_at_commas(options.data)[0]).size());
-  const Scale chosen = largest_scale(scales, experiment.full.steps, [&](const Scale& scale) {
-    return steps_within(60 * options.budget, experiment, scale, uses, valid_tokens);
-  });
-  require_usage(chosen.steps >= kFewestSteps || stop_requested(),
-                "--budget: too little for this experiment here; got {} minutes, for {} steps of each run, want at "
-                "least {}",
-                options.budget, std::max<int64_t>(chosen.steps, 0), kFewestSteps);
-  return chosen;
-}
-
-Scale choose_scale(const Experiment& experiment, const ExperimentOptions& options) {
-  require_usage(options.budget > 0 || options.is_full || options.steps > 0,
-                "{}: how much is to be done? Want --budget MINUTES, --full or --steps N", experiment.name);
-  if (options.budget > 0 && options.steps == 0) return scale_by_budget(experiment, options);
-  Scale scale = options.is_full ? experiment.full : experiment.scaled.front();
-  apply_given(scale, options);
-  return scale;
-}
 
 // What the run's program would refuse of its options: it would do so when the runs of an overwritten experiment have
 // gone.
@@ -121,7 +44,14 @@ void check_run(const PlannedRun& run, int64_t vocabulary) {
                                     options["taper-end"].get<double>()};
   make_schedule(count_of(run, "steps"), options["lr"].get<double>(), fractions,
                 variant == "internal" || variant == "all");
-  if (run.program != "pretrain") return;
+  if (run.program != "pretrain") {
+    const fs::path source = options["model"].get<std::string>();
+    if (!fs::exists(source)) return;  // still to be trained, by an earlier run
+    const int64_t most = read_model_config(find_model_folder(source)).context;
+    require_usage(count_of(run, "context") <= most, "--context: got {}, want at most the model's {}",
+                  count_of(run, "context"), most);
+    return;
+  }
   const ModelOptions model{options["size"].get<std::string>(),
                            options.value("arch", ModelOptions().arch),
                            variant,
@@ -138,7 +68,9 @@ std::vector<PlannedRun> checked_plan(const Experiment& experiment, const Scale& 
   windows_of_step(scale.batch_tokens, scale.context);
   require_usage(seed <= static_cast<uint64_t>(INT64_MAX - kMostSeeds), "--seed: got {}, want at most {}", seed,
                 INT64_MAX - kMostSeeds);
-  for (const std::string& folder : split_at_commas(options.data)) OpenedData(folder).check_windows(scale.context, seed);
+  for (const std::string& folder : corpora_of(experiment, options)) {
+    OpenedData(folder).check_windows(scale.context, seed);
+  }
   std::vector<PlannedRun> runs = experiment.plan(scale);
   for (const PlannedRun& run : runs) check_run(run, vocabulary);
   return runs;
@@ -155,7 +87,22 @@ void remove_runs(const fs::path& output, std::vector<PlannedRun> runs) {
     print_message(fmt::format("{}; only the runs of the new plan are replaced", error.what()));
   }
   for (const PlannedRun& run : runs) fs::remove_all(output / run.name);
-  for (const char* file : {kExperimentFile, kPlanFile, kTableFile}) fs::remove(output / file);
+  for (const char* file : {kExperimentFile, kPlanFile, kTableFile, kCoresFile}) fs::remove(output / file);
+}
+
+// Files of these names in a folder that holds no experiment are somebody else's; but for the plan of a call that was
+// killed before it could write more.
+void require_own(const fs::path& output, const std::string& plan, const std::vector<ResultTable>& tables) {
+  if (fs::exists(output / kExperimentFile)) return;
+  std::vector<fs::path> files{kTableFile, kMarkdownFile};
+  for (const ResultTable& table : tables) files.push_back(table.name + ".csv");
+  const fs::path planned = output / kPlanFile;
+  const bool is_ours = fs::is_regular_file(planned) && read_file(planned, plan.size() + 1) == plan;
+  if (!is_ours) files.emplace_back(kPlanFile);
+  for (const fs::path& file : files) {
+    require_usage(!fs::exists(output / file), "--output: {} is there and no experiment's; want another folder",
+                  (output / file).string());
+  }
 }
 
 // The scale recorded when the experiment was begun, or a new one: what is overwritten goes once nothing about the new
@@ -165,15 +112,19 @@ std::optional<Scale> begin_or_go_on(const Experiment& experiment, const Experime
   const Json settings = Json::parse(cli.settings_json(
       {"--output", "--overwrite", "--json", "--quiet", "--profile", "--threads", "--processes", "--config"}));
   if (fs::exists(options.output / kExperimentFile) && !options.overwrites) {
-    return recorded_scale(options.output, settings);
+    return recorded_scale(options.output, experiment.name, settings);
   }
-  const Scale scale = choose_scale(experiment, options);
-  if (stop_requested()) return {};
   const auto vocabulary =
-      static_cast<int64_t>(open_training_data(split_at_commas(options.data)[0]).info().vocabulary_size);
-  const std::vector<PlannedRun> runs = checked_plan(experiment, scale, options, common.seed, vocabulary);
+      static_cast<int64_t>(open_training_data(corpora_of(experiment, options)[0]).info().vocabulary_size);
+  const auto check = [&](const Scale& scale) {
+    return checked_plan(experiment, scale, options, common.seed, vocabulary);
+  };
+  const Scale scale = choose_scale(experiment, options, check);
+  if (stop_requested()) return {};
+  const std::vector<PlannedRun> runs = check(scale);
   const std::string plan = plan_text(runs);
   parse_plan(plan, experiment.name);  // what could not be read again is not written
+  require_own(options.output, plan, experiment.tables(scale, {}));
   if (options.overwrites) remove_runs(options.output, runs);
   write_file(options.output / kPlanFile, plan);
   ExperimentRecord record{experiment.name, experiment.question, settings, scale,
@@ -192,45 +143,6 @@ ResultsByName read_results(const std::vector<PlannedRun>& runs, const fs::path& 
 }
 
 }  // namespace
-
-Scale published_scale() {
-  Scale scale;
-  scale.sizes = {"1M", "3M", "9M", "30M"};
-  scale.seeds = 6;
-  scale.batch_tokens = 16384;
-  scale.context = 512;
-  scale.steps = 2'100'000'000 / scale.batch_tokens;
-  scale.peak = 6e-4;
-  scale.warmup = 0.02;
-  scale.taper_start = 0.05;
-  scale.taper_end = 0.4;
-  return scale;
-}
-
-std::vector<Scale> scales_for_budget(const std::vector<Scale>& scaled) {
-  std::vector<Scale> all;
-  for (const int64_t divisor : {4, 2}) {
-    Scale small = scaled.front();
-    small.batch_tokens /= divisor;
-    small.warmup = std::max(small.warmup, 0.1);
-    small.taper_start = std::max(small.taper_start, 0.1);
-    small.taper_end = std::max(small.taper_end, 0.5);
-    all.push_back(small);
-  }
-  all.insert(all.end(), scaled.begin(), scaled.end());
-  return all;
-}
-
-Scale largest_scale(const std::vector<Scale>& scales, int64_t full_steps,
-                    const std::function<int64_t(const Scale& scale)>& steps_within) {
-  Scale chosen;
-  for (Scale scale : scales) {
-    scale.steps = std::min(steps_within(scale), full_steps);
-    if (chosen.steps > 0 && scale.steps < std::min(kGoodSteps, full_steps)) break;
-    chosen = scale;
-  }
-  return chosen;
-}
 
 void ExperimentOptions::declare(Cli& cli) {
   cli.option("--data", data, "prepared folder to train on").value_name("DIR").required();
@@ -302,7 +214,7 @@ Json pretrain_options(const ExperimentOptions& options, const CommonOptions& com
 
 int run_experiment(const Experiment& experiment, const ExperimentOptions& options, const Cli& cli,
                    const CommonOptions& common) {
-  for (const std::string& folder : split_at_commas(options.data)) {
+  for (const std::string& folder : corpora_of(experiment, options)) {
     open_training_data(folder);
     open_validation_data(folder);
   }
@@ -369,6 +281,10 @@ std::vector<double> parse_numbers(const std::string& option, const std::string& 
   return numbers;
 }
 
-std::string short_number(double value) { return fmt::format("{:g}", value); }
+std::string short_number(double value) {
+  std::string text = fmt::format("{:g}", value);
+  text.erase(std::remove(text.begin(), text.end(), '+'), text.end());  // of 1e+06
+  return text;
+}
 
 }  // namespace taper

@@ -45,7 +45,7 @@ inline constexpr const char* kPublishedSource =
     "are those of its public replication.";
 
 struct ExperimentOptions {
-  std::string data;  // gpt2-table: several, with commas between them
+  std::string data;  // one folder, or as Experiment::has_corpora says
   std::filesystem::path output;
   double budget = 0;  // minutes; 0: not by time
   bool is_full = false;
@@ -66,23 +66,14 @@ struct Experiment {
   std::string question;  // in a sentence
   Scale full;
   std::string source_of_full = kPublishedSource;
+  bool has_corpora = false;  // several folders of data, with commas between them
   // Small to large: the first where steps are given; a budget chooses among scales_for_budget() of them.
   std::vector<Scale> scaled;
   std::function<std::vector<PlannedRun>(const Scale& scale)> plan;
   std::function<std::vector<ResultTable>(const Scale& scale, const ResultsByName& results)> tables;
 };
 
-inline constexpr int64_t kGoodSteps = 1000;
-inline constexpr int64_t kFewestSteps = 50;
-
-// Before `scaled` its first at a quarter and at half of the tokens a step, with a warm-up of a tenth of the steps and a
-// taper to their middle at least. What a short run lacks is steps: a taper of a few dozen diverges.
-std::vector<Scale> scales_for_budget(const std::vector<Scale>& scaled);
-
-// The last of `scales` whose steps come to kGoodSteps, or to all of `full_steps`; else the first, with as many steps as
-// there is time for.
-Scale largest_scale(const std::vector<Scale>& scales, int64_t full_steps,
-                    const std::function<int64_t(const Scale& scale)>& steps_within);
+inline constexpr int64_t kMostSeeds = 1000;
 
 // Options of a run of pretrain, from those of the experiment.
 nlohmann::ordered_json pretrain_options(const ExperimentOptions& options, const CommonOptions& common,

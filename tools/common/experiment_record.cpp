@@ -35,6 +35,9 @@ Scale scale_from_json(const Json& json) {
   scale.warmup = json.at("warmup").get<double>();
   scale.taper_start = json.at("taper_start").get<double>();
   scale.taper_end = json.at("taper_end").get<double>();
+  require(!scale.sizes.empty() && scale.seeds >= 1 && scale.seeds <= kMostSeeds && scale.steps >= 1,
+          "{}: is damaged; got {} sizes, {} seeds and {} steps", kExperimentFile, scale.sizes.size(), scale.seeds,
+          scale.steps);
   return scale;
 }
 
@@ -48,8 +51,10 @@ Json read_record(const fs::path& output) {
 }
 
 void require_same(const Json& now, const Json& begun, const fs::path& output) {
+  // Whole, not as shown(): two long paths may differ in their last letter.
   const auto text = [](const Json& settings, const std::string& key) {
-    return settings.contains(key) ? shown(settings[key]) : std::string("its default");
+    return settings.contains(key) ? settings[key].dump(-1, ' ', false, Json::error_handler_t::replace)
+                                  : std::string("its default");
   };
   for (const Json* keys : {&now, &begun}) {
     for (const auto& [key, value] : keys->items()) {
@@ -73,8 +78,13 @@ void write_record(const fs::path& output, const ExperimentRecord& record) {
   write_file(output / kExperimentFile, json.dump(2) + "\n");
 }
 
-Scale recorded_scale(const fs::path& output, const Json& settings) {
+Scale recorded_scale(const fs::path& output, const std::string& name, const Json& settings) {
   const Json record = read_record(output);
+  const Json begun = record.value("experiment", Json());
+  require_usage(begun == name,
+                "--output: {} holds another experiment; got {}, want {}; another folder, or --overwrite "
+                "to begin anew",
+                output.string(), shown(begun), name);
   require_same(settings, record["settings"], output);
   try {
     return scale_from_json(record["scale"]);
@@ -127,7 +137,7 @@ Json write_tables(const fs::path& output, const std::string& name, const std::st
     markdown += "\n" + to_markdown(table);
     write_file(output / (table.name + ".csv"), to_csv(table));
   }
-  write_file(output / "table.md", markdown);
+  write_file(output / kMarkdownFile, markdown);
   write_file(output / kTableFile, json.dump(2) + "\n");
   return json;
 }

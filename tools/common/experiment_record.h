@@ -15,6 +15,7 @@ namespace taper {
 inline constexpr const char* kExperimentFile = "experiment.json";
 inline constexpr const char* kPlanFile = "plan.jsonl";
 inline constexpr const char* kTableFile = "table.json";
+inline constexpr const char* kMarkdownFile = "table.md";
 
 struct ExperimentRecord {
   std::string name;
@@ -26,9 +27,10 @@ struct ExperimentRecord {
 
 void write_record(const std::filesystem::path& output, const ExperimentRecord& record);
 
-// The scale of the experiment in the folder. UsageError that names the first setting in which `settings` differ from
-// those it was begun with; Error where the file is damaged.
-Scale recorded_scale(const std::filesystem::path& output, const nlohmann::ordered_json& settings);
+// The scale of the experiment in the folder. UsageError where that is another experiment, or one that names the first
+// setting in which `settings` differ from those it was begun with; Error where the file is damaged.
+Scale recorded_scale(const std::filesystem::path& output, const std::string& name,
+                     const nlohmann::ordered_json& settings);
 ResultTable recorded_scale_table(const std::filesystem::path& output);
 
 // What was scaled, and how far it is from the published setting.

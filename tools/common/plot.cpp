@@ -36,7 +36,9 @@ class TemporaryFolder {
  public:
   // Of a name that nobody can foresee: the folder above is everybody's.
   TemporaryFolder() {
-    std::string name = fs::temp_directory_path() / "taper-plot-XXXXXX";
+    std::error_code error;
+    std::string name = fs::temp_directory_path(error) / "taper-plot-XXXXXX";
+    require(!error, "TMPDIR: is no folder for the plots' files; {}", error.message());
     require(::mkdtemp(name.data()) != nullptr, "{}: cannot be made: {}", name, std::strerror(errno));
     path_ = name;
   }
@@ -138,12 +140,12 @@ Curve thinned(const Curve& curve, size_t most) {
 }
 
 VisibleRange visible_range(const LinePlot& plot) {
-  // A tenth of the values may be of any size; those within this many times the rest are seen.
+  // A tenth of the values that are not zero may be of any size; those within this many times the rest are seen.
   constexpr double kMostTimes = 8;
   std::vector<double> sizes;
   for (const PlotSeries& series : plot.series) {
     for (const double value : series.curve.values) {
-      if (std::isfinite(value)) sizes.push_back(std::abs(value));
+      if (std::isfinite(value) && value != 0) sizes.push_back(std::abs(value));
     }
   }
   if (sizes.empty()) return {};
@@ -161,6 +163,10 @@ VisibleRange visible_range(const LinePlot& plot) {
       range.low = std::min(range.low, value);
       range.high = std::max(range.high, value);
     }
+  }
+  if (range.low == range.high) {
+    const double margin = std::max(1.0, std::abs(range.low));
+    range.low -= margin, range.high += margin;
   }
   return range;
 }

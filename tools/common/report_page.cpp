@@ -115,7 +115,12 @@ std::string figure_of(const LinePlot& plot, const std::vector<RunResults>& runs,
 }  // namespace
 
 void ReportInputs::add(const fs::path& given) {
-  const fs::path path = given.has_filename() ? given : given.parent_path();  // a shell may end it with a slash
+  fs::path path = given.has_filename() ? given : given.parent_path();  // a shell may end it with a slash
+  if (const fs::path last = path.filename(); last == "." || last == "..") path = fs::canonical(path);
+  const auto is_same = [&](const fs::path& other) { return fs::exists(path) && fs::equivalent(other, path); };
+  for (const std::vector<fs::path>* known : {&experiments, &runs, &benchmarks}) {
+    require_usage(std::none_of(known->begin(), known->end(), is_same), "{}: is given twice", given.string());
+  }
   if (fs::exists(path / kExperimentFile)) {
     experiments.push_back(path);
   } else if (fs::exists(path / kMetricsFile)) {
@@ -131,18 +136,14 @@ void ReportInputs::add(const fs::path& given) {
   }
 }
 
-void ReportPage::begin_section(const std::string& id, const std::string& title, const std::string& from) {
-  section_ = id;
+void ReportPage::begin_section(const std::string& name, const std::string& title, const std::string& from) {
+  section_ = name;
+  for (int number = 2; !sections_.insert(section_).second; ++number) section_ = fmt::format("{}-{}", name, number);
   const std::string attribute = from.empty() ? "" : " data-from=\"" + html_escaped(from) + "\"";
-  contents_ += fmt::format("<li><a href=\"#{}\"{}>{}</a></li>\n", html_escaped(id), attribute, html_escaped(title));
-  body_ += fmt::format("<h2 id=\"{}\"{}>{}</h2>\n", html_escaped(id), attribute, html_escaped(title));
+  contents_ +=
+      fmt::format("<li><a href=\"#{}\"{}>{}</a></li>\n", html_escaped(section_), attribute, html_escaped(title));
+  body_ += fmt::format("<h2 id=\"{}\"{}>{}</h2>\n", html_escaped(section_), attribute, html_escaped(title));
   markdown_ += (markdown_.empty() ? "## " : "\n## ") + title + "\n";
-}
-
-std::string ReportPage::new_picture_name(const std::string& key) const {
-  std::string name = section_ + "-" + key;
-  while (pictures_.count(name) > 0) name += "-";  // of another section of this name
-  return name;
 }
 
 void ReportPage::add_table(const ResultTable& table, const std::string& place) {
@@ -295,6 +296,7 @@ void ReportPage::add_samples(const std::vector<fs::path>& runs) {
 
 void ReportPage::add_settings(const fs::path& file, const std::string& pointer) {
   const Json json = read_json(file);
+  require(json.is_object(), "{}: is damaged; want a JSON object", file.string());
   const Json settings = json.value(Json::json_pointer(pointer), Json::object());
   std::string rows;
   for (const auto& [key, value] : settings.items()) {

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -38,7 +39,8 @@ class ReportPage {
   const std::map<std::string, std::string>& pictures() const { return pictures_; }
 
  private:
-  void begin_section(const std::string& id, const std::string& title, const std::string& from);
+  // Sections of one name are numbered.
+  void begin_section(const std::string& name, const std::string& title, const std::string& from);
   // `place`: FILE#POINTER of the table.
   void add_table(const ResultTable& table, const std::string& place);
   void add_published(const ResultTable& table);
@@ -46,13 +48,13 @@ class ReportPage {
   void add_plots(const std::vector<std::filesystem::path>& runs, bool has_scale_dynamics);
   template <class Plot>
   void keep_picture(const Plot& plot, const std::string& key) {
-    if (keeps_pictures_) pictures_.emplace(new_picture_name(key), draw_alone(plot));
+    if (keeps_pictures_) pictures_.emplace(section_ + "-" + key, draw_alone(plot));
   }
-  std::string new_picture_name(const std::string& key) const;
   void add_samples(const std::vector<std::filesystem::path>& runs);
   void add_settings(const std::filesystem::path& file, const std::string& pointer);
 
   const bool keeps_pictures_;
+  std::set<std::string> sections_;
   std::string section_, contents_, body_, markdown_, csv_;
   std::map<std::string, std::string> pictures_;
 };

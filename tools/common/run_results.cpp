@@ -55,7 +55,7 @@ RunResults::RunResults(const fs::path& folder)
   for (std::string line; std::getline(file, line);) {
     ++number;
     Json json = try_parse_json<Json>(line);
-    if (json.is_object() && json.contains("step") && json["step"].is_number()) {
+    if (json.is_object() && json.contains("step") && json["step"].is_number() && json["step"] >= 0) {
       lines_.push_back(std::move(json));
     } else if (!file.eof()) {  // the last line of a run that was killed may be half a line
       if (++left_out == 1) first = number;

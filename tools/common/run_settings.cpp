@@ -24,7 +24,8 @@ constexpr std::array<std::string_view, 13> kFree{
 
 std::string text_of(const Json& settings, const std::string& key) {
   const auto found = settings.find(key);
-  return found == settings.end() ? "its default" : shown(*found);
+  // Whole, not as shown(): two long paths may differ in their last letter.
+  return found == settings.end() ? "its default" : found->dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace
