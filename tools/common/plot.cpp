@@ -64,15 +64,15 @@ std::string quoted(const std::string& text) {
   return result + "\" noenhanced";
 }
 
-// `below`: entries of a legend below the plot, two a row; 0: none.
+// `below`: entries of a legend below the plot, a row each; 0: none.
 std::string preamble(const std::string& title, size_t below) {
   constexpr size_t kWidth = 480, kHeight = 300, kRow = 20;
-  std::string script = fmt::format("set terminal svg size {},{} dynamic font \"sans-serif,15\"\n", kWidth,
-                                   kHeight + kRow * ((below + 1) / 2));
+  std::string script =
+      fmt::format("set terminal svg size {},{} dynamic font \"sans-serif,15\"\n", kWidth, kHeight + kRow * below);
   script += fmt::format("set title {} tc rgb \"{}\"\n", quoted(title), kText);
   script += fmt::format("set border 3 lc rgb \"{}\"\nset tics nomirror tc rgb \"{}\"\n", kText, kText);
   script += fmt::format("set grid lc rgb \"{}\" lt 1\n", kGrid);
-  script += below == 0 ? "unset key\n" : fmt::format("set key below maxcols 2 tc rgb \"{}\"\n", kText);
+  script += below == 0 ? "unset key\n" : fmt::format("set key below maxcols 1 tc rgb \"{}\"\n", kText);
   return script;
 }
 
