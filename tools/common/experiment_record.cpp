@@ -6,6 +6,7 @@
 #include "engine/io/atomic_file.h"
 #include "engine/io/json_text.h"
 #include "engine/io/read_file.h"
+#include "tools/common/run_settings.h"
 
 namespace taper {
 namespace {
@@ -51,17 +52,12 @@ Json read_record(const fs::path& output) {
 }
 
 void require_same(const Json& now, const Json& begun, const fs::path& output) {
-  // Whole, not as shown(): two long paths may differ in their last letter.
-  const auto text = [](const Json& settings, const std::string& key) {
-    return settings.contains(key) ? settings[key].dump(-1, ' ', false, Json::error_handler_t::replace)
-                                  : std::string("its default");
-  };
   for (const Json* keys : {&now, &begun}) {
     for (const auto& [key, value] : keys->items()) {
-      require_usage(key == kVersionKey || text(now, key) == text(begun, key),
+      require_usage(key == kVersionKey || setting_text(now, key) == setting_text(begun, key),
                     "--output: {} holds this experiment with another --{}; got {}, want {}; another folder, or "
                     "--overwrite to begin anew",
-                    output.string(), key, text(now, key), text(begun, key));
+                    output.string(), key, setting_text(now, key), setting_text(begun, key));
     }
   }
 }

@@ -1,7 +1,5 @@
 #include "tools/common/run_settings.h"
 
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
 #include <array>
 #include <string_view>
@@ -22,12 +20,6 @@ constexpr std::array<std::string_view, 13> kFree{
     kVersionKey,   "output",     "data",      "threads",       "device",        "resume",      "eval-every",
     "eval-tokens", "save-every", "keep-last", "sample-tokens", "sample-prompt", "check-radial"};
 
-std::string text_of(const Json& settings, const std::string& key) {
-  const auto found = settings.find(key);
-  // Whole, not as shown(): two long paths may differ in their last letter.
-  return found == settings.end() ? "its default" : found->dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 }  // namespace
 
 void require_same_settings(const std::filesystem::path& run, const std::string& settings) {
@@ -38,7 +30,7 @@ void require_same_settings(const std::filesystem::path& run, const std::string& 
   const auto compare = [&](const Json& keys) {
     for (const auto& [key, value] : keys.items()) {
       if (std::count(kFree.begin(), kFree.end(), key) > 0) continue;
-      const std::string is = text_of(now, key), was = text_of(begun, key);
+      const std::string is = setting_text(now, key), was = setting_text(begun, key);
       require_usage(is == was, "resume: --{} is another than the run's; got {}, want {}, or --config {} for all", key,
                     is, was, file.string());
     }
